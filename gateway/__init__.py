@@ -1,0 +1,1 @@
+"""HTTP and everything that is text: validation, templates, tokens to text, server-sent events."""

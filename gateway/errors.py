@@ -1,0 +1,130 @@
+"""Every way a request can be refused or fail, and its place in OpenAI's error object.
+
+GatewayError                     status, type, code, param, message, headers
+├── InvalidRequest        400    bad value; code and param name it
+│   ├── ContextLengthExceeded    prompt (+ max_tokens) does not fit the model
+│   └── InvalidConstraint        schema or regex that cannot be enforced
+├── Unauthorized          401
+├── NotFound              404    unknown url or model
+├── MethodNotAllowed      405
+├── BodyTooLarge          413
+├── UnsupportedMediaType  415
+├── RateLimited           429    a key's own limit
+├── ServerError           500
+├── Overloaded            503    queue full, engine starting or dead
+└── DeadlineExceeded      504
+"""
+
+from runtime.messages import Phase
+
+
+class GatewayError(Exception):
+    """Base of all errors with a wire shape. `phases` are the runtime's records until the error."""
+
+    status = 500
+    type = "server_error"
+    default_code: str | None = None
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        param: str | None = None,
+        retry_after_s: int | None = None,
+        phases: tuple[Phase, ...] = (),
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code if code is not None else self.default_code
+        self.param = param
+        self.retry_after_s = retry_after_s
+        self.phases = phases
+
+    def body(self) -> dict[str, dict[str, str | None]]:
+        """The error object; always the four keys."""
+        return {
+            "error": {
+                "message": self.message,
+                "type": self.type,
+                "param": self.param,
+                "code": self.code,
+            }
+        }
+
+    def headers(self) -> dict[str, str]:
+        """Headers that belong to this error."""
+        return {} if self.retry_after_s is None else {"retry-after": str(self.retry_after_s)}
+
+
+class InvalidRequest(GatewayError):
+    """A request that can never succeed as it is."""
+
+    status = 400
+    type = "invalid_request_error"
+    default_code = "invalid_value"
+
+
+class ContextLengthExceeded(InvalidRequest):
+    default_code = "context_length_exceeded"
+
+
+class InvalidConstraint(InvalidRequest):
+    default_code = "invalid_json_schema"
+
+
+class Unauthorized(GatewayError):
+    status = 401
+    type = "invalid_request_error"
+    default_code = "invalid_api_key"
+
+    def headers(self) -> dict[str, str]:
+        return {**super().headers(), "www-authenticate": "Bearer"}
+
+
+class NotFound(GatewayError):
+    status = 404
+    type = "invalid_request_error"
+    default_code = "unknown_url"
+
+
+class MethodNotAllowed(GatewayError):
+    status = 405
+    type = "invalid_request_error"
+    default_code = "method_not_allowed"
+
+
+class BodyTooLarge(GatewayError):
+    status = 413
+    type = "invalid_request_error"
+    default_code = "request_too_large"
+
+
+class UnsupportedMediaType(GatewayError):
+    status = 415
+    type = "invalid_request_error"
+    default_code = "unsupported_media_type"
+
+
+class RateLimited(GatewayError):
+    status = 429
+    type = "requests"
+    default_code = "rate_limit_exceeded"
+
+
+class ServerError(GatewayError):
+    status = 500
+    type = "server_error"
+    default_code = "internal_error"
+
+
+class Overloaded(GatewayError):
+    status = 503
+    type = "server_error"
+    default_code = "server_is_overloaded"
+
+
+class DeadlineExceeded(GatewayError):
+    status = 504
+    type = "server_error"
+    default_code = "deadline_exceeded"

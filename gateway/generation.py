@@ -1,0 +1,157 @@
+"""The seam between routes and engines: what a route asks of a Generator, and what comes back.
+
+Routes know only this module. The embedded runtime stands behind
+`TokenGenerator` (token_generator.py); a foreign engine will be another Generator over HTTP.
+"""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from grammar.spec import ConstraintKind, ConstraintSpec
+from runtime.messages import Phase, Sampling
+
+FinishReason = Literal["stop", "length", "tool_calls"]
+
+
+@dataclass(frozen=True, slots=True)
+class ChatPrompt:
+    """Messages in the wire's shape after validation (plain dicts for the template)."""
+
+    messages: tuple[dict[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TextPrompt:
+    """A legacy completion prompt: text to tokenize, or token ids as they are."""
+
+    text: str | None = None
+    token_ids: tuple[int, ...] | None = None
+
+
+Prompt = ChatPrompt | TextPrompt
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationRequest:
+    """One HTTP request, validated. `max_tokens` None = what the context leaves.
+
+    Several prompts (legacy completions) give choices prompt_index * num_choices + i.
+    `stop` strings are text; everything about tokens is in `sampling` (its max_tokens is
+    settled by prepare()). Deadlines are wall-clock ns, 0 = none.
+    """
+
+    request_id: str
+    model: str
+    prompts: tuple[Prompt, ...]
+    sampling: Sampling
+    max_tokens: int | None
+    num_choices: int = 1
+    stop: tuple[str, ...] = ()
+    constraint: ConstraintSpec | None = None
+    tenant: str = ""
+    namespace: bytes = b""
+    queue_deadline_ns: int = 0
+    deadline_ns: int = 0
+    traceparent: str | None = None
+    tracestate: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedGeneration:
+    """A request that can be run: rendered, tokenized, checked, its constraint compiled.
+    `phases` are those that already happened (tokenize, grammar.compile)."""
+
+    request: GenerationRequest
+    prompt_token_ids: tuple[tuple[int, ...], ...]
+    max_tokens: tuple[int, ...]
+    phases: tuple[Phase, ...] = ()
+
+    @property
+    def num_prompt_tokens(self) -> int:
+        return sum(len(ids) for ids in self.prompt_token_ids)
+
+
+@dataclass(frozen=True, slots=True)
+class LogprobEntry:
+    """One generated token. `raw` are its bytes; `top` the k best, best first."""
+
+    token: str
+    raw: bytes
+    logprob: float
+    top: tuple["LogprobEntry", ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """The request left the queue: a stream may send its headers."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """New text of one choice; `logprobs` are of tokens consumed since the last delta."""
+
+    choice: int
+    text: str
+    logprobs: tuple[LogprobEntry, ...] = ()
+    num_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceFinished:
+    """No more text for this choice."""
+
+    choice: int
+    reason: FinishReason
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Prompt tokens are counted once per prompt, whatever the number of choices; cached tokens
+    likewise (those of the prompt's first choice); completion tokens over all choices."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int
+    recomputed_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """The last event: totals, and the phases the runtime reported."""
+
+    usage: Usage
+    phases: tuple[Phase, ...] = ()
+
+
+GenerationEvent = Admitted | TextDelta | ChoiceFinished | Completed
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What this generator can do; a request for anything else is refused with a 400."""
+
+    token_prompts: bool
+    constraints: frozenset[ConstraintKind]
+    logprobs: bool
+    cached_tokens: bool
+    max_model_len: int = 0
+
+
+class Generator(Protocol):
+    """A served model as routes see it."""
+
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    async def prepare(self, request: GenerationRequest) -> PreparedGeneration:
+        """Renders, tokenizes, checks lengths and ids, compiles the constraint.
+
+        Raises: a GatewayError (errors.py) with status 400, 503 or 504.
+        """
+
+    def generate(self, prepared: PreparedGeneration) -> AsyncIterator[GenerationEvent]:
+        """Runs it. Closing the iterator early aborts the request in the runtime.
+
+        Raises: a GatewayError; phases known by then are in its `phases`.
+        """

@@ -1,0 +1,1 @@
+"""From a constraint to a token mask: specs, coverage, engines and their matchers."""

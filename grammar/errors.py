@@ -1,0 +1,28 @@
+"""Errors of the grammar package.
+
+GrammarError
+├── UnsupportedConstraint    cannot be enforced, or is not a constraint at all
+└── ConstraintTooExpensive   took longer or more memory than allowed to compile
+"""
+
+
+class GrammarError(Exception):
+    """Base of the package's errors."""
+
+
+class UnsupportedConstraint(GrammarError):
+    """`pointer` is the JSON Pointer of the offending keyword ("" = the whole constraint)."""
+
+    def __init__(self, reason: str, *, pointer: str = "", keyword: str | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.pointer = pointer
+        self.keyword = keyword
+
+
+class ConstraintTooExpensive(GrammarError):
+    """`limit` says which limit was passed, with its unit."""
+
+    def __init__(self, limit: str) -> None:
+        super().__init__(f"the constraint needs more than {limit} to compile")
+        self.limit = limit

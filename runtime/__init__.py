@@ -1,0 +1,1 @@
+"""The engine: scheduler, page pool, model runner, sampler. Knows tokens, not text."""

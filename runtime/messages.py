@@ -1,0 +1,228 @@
+"""What crosses the wire between a gateway and a runtime: plain data, msgspec encoded.
+
+A gateway sends `ToRuntime` messages on a DEALER socket, a runtime answers `ToGateway` messages
+from its ROUTER socket. Request ids are unique per gateway; N gateways may share one runtime.
+Nothing here imports torch. Times are `time.time_ns()` of the process that took them.
+"""
+
+import enum
+from typing import Literal
+
+import msgspec
+
+from grammar.spec import ConstraintSpec
+
+PROTOCOL_VERSION = 1
+
+AttributeValue = str | int | float | bool
+FinishReason = Literal["stop", "length"]
+
+
+class ErrorCode(enum.StrEnum):
+    """Why a request ended without an answer; the gateway maps each to a status."""
+
+    QUEUE_TIMEOUT = "queue_timeout"
+    DEADLINE_EXCEEDED = "deadline_exceeded"
+    OVERLOADED = "overloaded"
+    INVALID_REQUEST = "invalid_request"
+    CONSTRAINT_FAILED = "constraint_failed"
+    ENGINE_DIED = "engine_died"
+    INTERNAL = "internal"
+
+
+class Sampling(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How tokens of one request are chosen. Values are validated by the gateway.
+
+    Penalties: `frequency` and `presence` count generated tokens only; `repetition` (1.0 = off)
+    counts prompt and output. `top_k` 0 = off. Noise is a function of (seed, choice, position).
+    `num_logprobs` None = none wanted; k = the sampled token's and the k best of the raw
+    distribution, before temperature, penalties and masks.
+    """
+
+    max_tokens: int
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+    logit_bias: dict[int, float] = {}
+    seed: int = 0
+    min_tokens: int = 0
+    ignore_eos: bool = False
+    stop_token_ids: tuple[int, ...] = ()
+    num_logprobs: int | None = None
+
+
+class TraceContext(msgspec.Struct, frozen=True):
+    """W3C trace context of the request's span."""
+
+    traceparent: str
+    tracestate: str = ""
+
+
+class Submit(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
+    """Everything the runtime needs for one request.
+
+    `namespace` is the tenant's salt: requests share cached pages only inside one.
+    `queue_deadline_ns` and `deadline_ns` are wall clock; 0 = none.
+    """
+
+    request_id: str
+    prompt_token_ids: list[int]
+    sampling: Sampling
+    num_choices: int = 1
+    constraint: ConstraintSpec | None = None
+    namespace: bytes = b""
+    use_cache: bool = True
+    queue_deadline_ns: int = 0
+    deadline_ns: int = 0
+    trace: TraceContext | None = None
+
+
+class Abort(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
+    """Ends a request, or one choice of it; no further event follows for what it names."""
+
+    request_id: str
+    choice: int | None = None
+
+
+class Ping(msgspec.Struct, frozen=True, tag=True):
+    """Heartbeat of a gateway; also its greeting. A silent gateway's requests are freed."""
+
+    protocol_version: int
+    gateway_id: str
+
+
+ToRuntime = Submit | Abort | Ping
+
+
+class EngineInfo(msgspec.Struct, frozen=True):
+    """What a runtime serves; constant for one incarnation.
+
+    `kv_root` is the digest that starts every page's identity chain (see prefix_cache.identity).
+    """
+
+    engine_id: str
+    incarnation: str
+    model_hash: str
+    architecture: str
+    dtype: str
+    device: str
+    vocab_size: int
+    eos_token_ids: tuple[int, ...]
+    max_model_len: int
+    page_size: int
+    num_pages: int
+    max_running: int
+    kv_root: bytes
+
+
+class EngineStats(msgspec.Struct, frozen=True):
+    """Gauges and counters of one runtime; counters count from its start.
+
+    Pages: free + cached + held = total. `cached` are in the tree (locked or not), `held` belong
+    to one running request each.
+    """
+
+    num_waiting: int = 0
+    num_running: int = 0
+    pages_free: int = 0
+    pages_cached: int = 0
+    pages_locked: int = 0
+    pages_held: int = 0
+    pages_total: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    computed_prompt_tokens: int = 0
+    recomputed_tokens: int = 0
+    generated_tokens: int = 0
+    preemptions: int = 0
+    evicted_pages: int = 0
+    steps: int = 0
+
+
+class Phase(msgspec.Struct, frozen=True):
+    """One finished phase of a request: becomes one span. `name` is in telemetry.names."""
+
+    name: str
+    start_ns: int
+    end_ns: int
+    attributes: dict[str, AttributeValue] = {}
+
+
+class TokenLogprob(msgspec.Struct, frozen=True, array_like=True):
+    """Raw log-probability of the chosen token, and (token id, log-probability) of the best k."""
+
+    logprob: float
+    top: tuple[tuple[int, float], ...] = ()
+
+
+class EngineFault(msgspec.Struct, frozen=True):
+    """An error object: what a request gets instead of the rest of its answer."""
+
+    code: ErrorCode
+    message: str
+
+
+class ChoiceUsage(msgspec.Struct, frozen=True):
+    """Final counts of one choice. cached + computed = prompt; recomputation counts apart."""
+
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+    recomputed_tokens: int = 0
+
+
+class TokenEvent(msgspec.Struct, frozen=True, omit_defaults=True):
+    """News of one choice from one engine step.
+
+    `seq` counts from 0 per (request, choice). `admitted` is True on the event that says the
+    request left the queue (it may carry no token). The last event of a choice has
+    `finish_reason` or `error`, and with a finish reason the final `usage`. A token that ended the
+    choice (end of sequence or a stop token) is the last of `token_ids` and `stop_token_id` names
+    it; it has no text.
+    """
+
+    request_id: str
+    choice: int
+    seq: int
+    token_ids: list[int] = []
+    logprobs: list[TokenLogprob] = []
+    admitted: bool = False
+    finish_reason: FinishReason | None = None
+    stop_token_id: int | None = None
+    error: EngineFault | None = None
+    phases: list[Phase] = []
+    usage: ChoiceUsage | None = None
+
+    @property
+    def is_last(self) -> bool:
+        return self.finish_reason is not None or self.error is not None
+
+
+class StepOutput(msgspec.Struct, frozen=True, tag=True):
+    """All events of one engine step for one gateway, in one message."""
+
+    incarnation: str
+    step: int
+    events: list[TokenEvent]
+    stats: EngineStats
+
+
+class Pong(msgspec.Struct, frozen=True, tag=True):
+    """Answer to a Ping, from the engine loop itself, so that a hung loop is silent."""
+
+    protocol_version: int
+    info: EngineInfo
+    stats: EngineStats
+
+
+class Goodbye(msgspec.Struct, frozen=True, tag=True):
+    """A runtime that refuses to serve says why in one line (wrong protocol, failed load)."""
+
+    reason: str
+
+
+ToGateway = StepOutput | Pong | Goodbye

@@ -1,0 +1,1 @@
+"""Spans, metrics and their names. Imported by gateway and runtime, imports neither."""
