@@ -38,7 +38,8 @@ class GenerationRequest:
 
     Several prompts (legacy completions) give choices prompt_index * num_choices + i.
     `stop` strings are text; everything about tokens is in `sampling` (its max_tokens is
-    settled by prepare()). Deadlines are wall-clock ns, 0 = none.
+    settled by prepare()). Deadlines are wall-clock ns, 0 = none. `constraint_param` is the
+    request's field that the constraint came from, for errors.
     """
 
     request_id: str
@@ -49,6 +50,7 @@ class GenerationRequest:
     num_choices: int = 1
     stop: tuple[str, ...] = ()
     constraint: ConstraintSpec | None = None
+    constraint_param: str = "response_format"
     tenant: str = ""
     namespace: bytes = b""
     queue_deadline_ns: int = 0
@@ -60,12 +62,14 @@ class GenerationRequest:
 @dataclass(frozen=True, slots=True)
 class PreparedGeneration:
     """A request that can be run: rendered, tokenized, checked, its constraint compiled.
-    `phases` are those that already happened (tokenize, grammar.compile)."""
+    `phases` are those that already happened (tokenize, grammar.compile). `ignored` names
+    parameters that this request gave and that have no effect on it."""
 
     request: GenerationRequest
     prompt_token_ids: tuple[tuple[int, ...], ...]
     max_tokens: tuple[int, ...]
     phases: tuple[Phase, ...] = ()
+    ignored: tuple[str, ...] = ()
 
     @property
     def num_prompt_tokens(self) -> int:
@@ -89,7 +93,9 @@ class Admitted:
 
 @dataclass(frozen=True, slots=True)
 class TextDelta:
-    """New text of one choice; `logprobs` are of tokens consumed since the last delta."""
+    """What one step gave to one choice. `text` may be empty (its characters are incomplete or
+    may become a stop string): such a delta is counted, not sent. `logprobs` are of the tokens
+    whose text is settled since the last delta, `num_tokens` of those generated since it."""
 
     choice: int
     text: str
