@@ -1,0 +1,196 @@
+"""What a Hugging Face folder says about its model: parameters and text assets.
+
+Called by open_model. Reads config.json, generation_config.json, tokenizer.json,
+tokenizer_config.json and chat_template.jinja; only the names of the safetensors files.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from runtime.errors import ModelError
+from runtime.model_facts import (
+    END_OF_TURN_TOKENS,
+    ModelParameters,
+    ModelSource,
+    WeightFolder,
+    check_parameters,
+)
+from runtime.text_assets import TextAssets
+
+_JsonObject = dict[str, Any]
+
+# Entries of config.json whose values (other than absent or null) change what is computed.
+_PLAIN_VALUES: dict[str, tuple[object, ...]] = {
+    "attention_bias": (False,),
+    "mlp_bias": (False,),
+    "hidden_act": ("silu",),
+    "partial_rotary_factor": (1.0,),
+    "sliding_window": (),
+    "quantization_config": (),
+}
+_SPECIAL_TOKENS = ("bos_token", "eos_token", "unk_token", "pad_token")
+
+
+def open_folder(path: Path) -> ModelSource:
+    """Raises: ModelError, one line."""
+    config = _read_json(path / "config.json")
+    architecture = config.get("model_type")
+    if architecture != "llama":
+        raise ModelError(f"{path}: model_type {architecture!r} is not supported (only llama)")
+    try:
+        _refuse_variants(config)
+        parameters = check_parameters(_read_parameters(config), path)
+    except (TypeError, ValueError, ZeroDivisionError) as error:
+        raise ModelError(f"{path / 'config.json'}: {error}") from None
+    weight_files = _weight_files(path)
+    return ModelSource(
+        path=path,
+        architecture="llama",
+        parameters=parameters,
+        text=_read_text(path, config=config, parameters=parameters),
+        weights=WeightFolder(weight_files),
+        identity_files=(path / "config.json", path / "tokenizer.json", *weight_files),
+    )
+
+
+def _read_json(path: Path, *, required: bool = True) -> _JsonObject:
+    if not path.is_file() and not required:
+        return {}
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ModelError(f"{path}: cannot be read ({error.strerror or error})") from None
+    except ValueError as error:
+        raise ModelError(f"{path}: is not JSON ({error})") from None
+    if not isinstance(content, dict):
+        raise ModelError(f"{path}: must be a JSON object, it is a {type(content).__name__}")
+    return content
+
+
+def _refuse_variants(config: _JsonObject) -> None:
+    for key, plain in _PLAIN_VALUES.items():
+        value = config.get(key)
+        if value is not None and value not in plain:
+            raise ValueError(f"{key} = {value!r} is not supported")
+    for key in ("rope_scaling", "rope_parameters"):
+        rope = config.get(key) or {}
+        kind = rope.get("rope_type", rope.get("type", "default"))
+        if kind != "default":
+            raise ValueError(f"rope scaling of type {kind!r} ({key}) is not supported")
+
+
+def _read_parameters(config: _JsonObject) -> ModelParameters:
+    hidden_size = _integer(config, "hidden_size")
+    num_heads = _integer(config, "num_attention_heads")
+    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    return ModelParameters(
+        hidden_size=hidden_size,
+        num_layers=_integer(config, "num_hidden_layers"),
+        num_heads=num_heads,
+        num_kv_heads=_integer(config, "num_key_value_heads", num_heads),
+        head_dim=_integer(config, "head_dim", hidden_size // num_heads),
+        ffn_size=_integer(config, "intermediate_size"),
+        vocab_size=_integer(config, "vocab_size"),
+        max_position=_integer(config, "max_position_embeddings", 2048),
+        rope_theta=float(rope.get("rope_theta") or config.get("rope_theta") or 10_000.0),
+        norm_eps=float(config.get("rms_norm_eps", 1e-6)),
+        tied_embeddings=bool(config.get("tie_word_embeddings", False)),
+    )
+
+
+def _integer(config: _JsonObject, key: str, default: int | None = None) -> int:
+    value = config.get(key)
+    if value is None:
+        value = default
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ValueError(f"{key} must be a whole number, it is {value!r}")
+    return value
+
+
+def _weight_files(path: Path) -> tuple[Path, ...]:
+    """The shards that the index names, else the single file."""
+    index = path / "model.safetensors.index.json"
+    if index.is_file():
+        weight_map = _read_json(index).get("weight_map")
+        if not isinstance(weight_map, dict) or not weight_map:
+            raise ModelError(f"{index}: has no 'weight_map'")
+        files = tuple(path / str(name) for name in sorted(set(weight_map.values())))
+    else:
+        files = (path / "model.safetensors",)
+    for file in files:
+        if not file.is_file():
+            raise ModelError(f"{file}: this file of the model is missing")
+    return files
+
+
+def _read_text(path: Path, *, config: _JsonObject, parameters: ModelParameters) -> TextAssets:
+    tokenizer = _read_json(path / "tokenizer.json")
+    settings = _read_json(path / "tokenizer_config.json", required=False)
+    special_tokens = _special_tokens(settings)
+    ids = {str(t["content"]): int(t["id"]) for t in tokenizer.get("added_tokens", [])}
+    ids |= {t: i for t, i in _vocabulary(tokenizer).items() if t in special_tokens.values()}
+    bos_id = ids.get(special_tokens.get("bos_token", ""), config.get("bos_token_id"))
+    return TextAssets(
+        tokenizer_json=json.dumps(tokenizer, ensure_ascii=False, separators=(",", ":")),
+        vocab_size=parameters.vocab_size,
+        eos_token_ids=_eos_token_ids(path, config=config, added_tokens=ids),
+        bos_token_id=bos_id if isinstance(bos_id, int) else None,
+        add_bos=_adds_bos(settings, tokenizer, bos_token=special_tokens.get("bos_token")),
+        chat_template=_chat_template(path, settings),
+        max_position=parameters.max_position,
+        special_tokens=special_tokens,
+    )
+
+
+def _vocabulary(tokenizer: _JsonObject) -> dict[str, int]:
+    vocabulary = tokenizer.get("model", {}).get("vocab")
+    return vocabulary if isinstance(vocabulary, dict) else {}
+
+
+def _special_tokens(settings: _JsonObject) -> dict[str, str]:
+    """A special token is written as a string or as an object with its content."""
+    special = {}
+    for name in _SPECIAL_TOKENS:
+        value = settings.get(name)
+        text = value.get("content") if isinstance(value, dict) else value
+        if isinstance(text, str):
+            special[name] = text
+    return special
+
+
+def _eos_token_ids(
+    path: Path, *, config: _JsonObject, added_tokens: dict[str, int]
+) -> tuple[int, ...]:
+    generation = _read_json(path / "generation_config.json", required=False)
+    ids: list[int] = []
+    for value in (generation.get("eos_token_id"), config.get("eos_token_id")):
+        ids += value if isinstance(value, list) else [value] if isinstance(value, int) else []
+    ids += [added_tokens[text] for text in END_OF_TURN_TOKENS if text in added_tokens]
+    if not ids:
+        raise ModelError(f"{path}: no file of the folder names an end-of-sequence token")
+    return tuple(dict.fromkeys(ids))
+
+
+def _adds_bos(settings: _JsonObject, tokenizer: _JsonObject, *, bos_token: str | None) -> bool:
+    """What tokenizer_config.json says, else whether the post-processor puts the token first."""
+    if isinstance(settings.get("add_bos_token"), bool):
+        return bool(settings["add_bos_token"])
+    processor = tokenizer.get("post_processor") or {}
+    for part in processor.get("processors", [processor]):
+        first = (part.get("single") or [{}])[0]
+        if bos_token is not None and first.get("SpecialToken", {}).get("id") == bos_token:
+            return True
+    return False
+
+
+def _chat_template(path: Path, settings: _JsonObject) -> str | None:
+    """A file of its own, else tokenizer_config.json: one text, or a list of named ones."""
+    file = path / "chat_template.jinja"
+    if file.is_file():
+        return file.read_text(encoding="utf-8")
+    template = settings.get("chat_template")
+    if isinstance(template, list):
+        named = {entry.get("name"): entry.get("template") for entry in template}
+        template = named.get("default")
+    return template if isinstance(template, str) else None

@@ -1,0 +1,102 @@
+"""What is known of a model on disk before its weights are read: sizes, text assets, identity.
+
+Filled by runtime/gguf_source.py and runtime/huggingface_source.py; the weights themselves are
+read by runtime/weights.py. No torch.
+"""
+
+import hashlib
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from runtime.errors import ModelError
+from runtime.gguf_file import GgufFile
+from runtime.text_assets import TextAssets
+
+# Tokens by which models end a turn or a text; where the vocabulary has one as a control token,
+# it ends the answer whatever the file names as the end of sequence.
+END_OF_TURN_TOKENS = (
+    "<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>", "</s>", "<|end|>",
+)  # fmt: skip
+_HASH_CHUNK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class ModelParameters:
+    """Sizes and constants of a decoder; lengths in tokens, `rope_theta` the rotary base."""
+
+    hidden_size: int
+    num_layers: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    ffn_size: int
+    vocab_size: int
+    max_position: int
+    rope_theta: float
+    norm_eps: float
+    tied_embeddings: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WeightFolder:
+    """The safetensors files of a Hugging Face folder."""
+
+    files: tuple[Path, ...]
+
+
+@dataclass(eq=False)
+class ModelSource:
+    """A model on disk. Immutable but for the hash, which is computed on first use."""
+
+    path: Path
+    architecture: str
+    parameters: ModelParameters
+    text: TextAssets
+    weights: GgufFile | WeightFolder
+    identity_files: tuple[Path, ...]
+    _hash: str | None = field(default=None, repr=False)
+    _hash_lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def content_hash(self) -> str:
+        """SHA-256 (hex) over the files that decide what the model computes."""
+        with self._hash_lock:
+            if self._hash is None:
+                self._hash = _hash_files(self.identity_files)
+            return self._hash
+
+
+def check_parameters(parameters: ModelParameters, path: Path) -> ModelParameters:
+    """The parameters themselves. Raises: ModelError where they contradict each other."""
+    p = parameters
+    sizes = (p.hidden_size, p.num_layers, p.num_heads, p.num_kv_heads, p.head_dim, p.ffn_size)
+    if min(*sizes, p.vocab_size, p.max_position) <= 0:
+        raise ModelError(f"{path}: a size of the model is not positive ({p})")
+    if p.num_heads % p.num_kv_heads:
+        raise ModelError(
+            f"{path}: {p.num_heads} query heads cannot share {p.num_kv_heads} key-value heads"
+        )
+    if p.head_dim % 2:
+        raise ModelError(f"{path}: rotary positions need an even head size, not {p.head_dim}")
+    return parameters
+
+
+def _hash_files(files: tuple[Path, ...]) -> str:
+    """One file: its plain SHA-256. Several: over (name, digest) of each, in order of name."""
+    if len(files) == 1:
+        return _hash_file(files[0])
+    digest = hashlib.sha256()
+    for file in sorted(files):
+        digest.update(f"{file.name}\0{_hash_file(file)}\n".encode())
+    return digest.hexdigest()
+
+
+def _hash_file(path: Path) -> str:
+    digest = hashlib.sha256()
+    try:
+        with path.open("rb") as file:
+            while chunk := file.read(_HASH_CHUNK_BYTES):
+                digest.update(chunk)
+    except OSError as error:
+        raise ModelError(f"{path}: cannot be read ({error.strerror or error})") from None
+    return digest.hexdigest()
