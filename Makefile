@@ -1,0 +1,98 @@
+# The verbs of this project; CI uses the same. `make serve` needs Python 3.11+ and nothing else.
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup setup-dev model serve test e2e lint types fmt bench lock clean
+
+PYTHON ?= python3
+# cpu, or cuda on a machine that has a GPU.
+TORCH ?= cpu
+VENV := .venv
+PY := $(VENV)/bin/python
+export RADIXGATE_MODEL_DIR ?= $(CURDIR)/.cache/models
+MODEL := $(RADIXGATE_MODEL_DIR)/smollm2-135m-instruct.gguf
+
+# One pip step: $(1) what it is for, $(2) pip's arguments. Progress is shown a line a package; the
+# whole output goes to a log, and a failure ends in one line.
+LOG := $(VENV)/install.log
+define pip_step
+	@echo "radixgate: installing $(1)"
+	@{ $(PY) -m pip install --no-input --retries 2 --progress-bar off $(2) 2>&1 && touch $(VENV)/.ok; } \
+		| tee -a $(LOG) | grep --line-buffered -E '^ *(Downloading|Using cached) ' || true
+	@test -f $(VENV)/.ok || { echo "radixgate: could not install $(1): $$(grep -E '^ERROR' $(LOG) | tail -n 1 | cut -c1-200) (whole log: $(LOG)). Is the package registry reachable? Then run make again." >&2; exit 1; }
+	@rm -f $(VENV)/.ok
+endef
+
+help:
+	@echo "make serve      install what is needed, fetch the model, serve http://127.0.0.1:8000/v1 (HOST, PORT)"
+	@echo "make test       the whole default test suite     make e2e    only the tests on a real server"
+	@echo "make lint types what CI checks                   make fmt    format the code"
+	@echo "make bench      time to first token, cold and warm"
+	@echo "make setup      install without serving          make lock   renew the lock files"
+
+$(VENV)/.created:
+	@command -v $(PYTHON) >/dev/null || { echo "radixgate: $(PYTHON) is not here; install Python 3.11 or newer, or set PYTHON" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "radixgate: $(PYTHON) is older than 3.11; set PYTHON to a newer one" >&2; exit 1; }
+	@echo "radixgate: making $(VENV)"
+	@rm -rf $(VENV)
+	@$(PYTHON) -m venv $(VENV) || { echo "radixgate: $(PYTHON) cannot make a virtual environment; install its venv module (Debian: python3-venv)" >&2; exit 1; }
+	@touch $@
+
+$(VENV)/.runtime-$(TORCH): $(VENV)/.created requirements.lock requirements-torch.lock requirements-cuda.lock pyproject.toml
+	$(call pip_step,the locked dependencies,--no-deps --require-hashes -r requirements.lock)
+ifeq ($(TORCH),cuda)
+	$(call pip_step,the CUDA libraries,--no-deps --require-hashes -r requirements-cuda.lock)
+endif
+ifeq ($(TORCH),cpu)
+	@echo "radixgate: installing torch"
+	@$(PY) -m pip install -q --no-input --retries 2 --no-deps "$$(grep '^torch' requirements-torch.lock)+cpu" >>$(LOG) 2>&1 || true
+endif
+	$(call pip_step,torch,-r requirements-torch.lock)
+	$(call pip_step,radixgate,--no-deps --no-build-isolation -e .)
+	@rm -f $(VENV)/.runtime-* && touch $@
+
+$(VENV)/.dev: $(VENV)/.runtime-$(TORCH) requirements-dev.lock
+	$(call pip_step,what the tests need,--no-deps --require-hashes -r requirements-dev.lock)
+	@touch $@
+
+$(MODEL): | $(VENV)/.runtime-$(TORCH)
+	@$(PY) -m gateway.default_model
+
+model: $(MODEL)
+setup: $(VENV)/.runtime-$(TORCH) $(MODEL)
+setup-dev: setup $(VENV)/.dev
+
+serve: setup
+	@exec $(PY) -m gateway.cli serve
+
+test: setup-dev
+	@$(PY) -m pytest
+
+e2e: setup-dev
+	@$(PY) -m pytest tests/e2e
+
+lint: $(VENV)/.dev
+	@$(PY) -m ruff format --check .
+	@$(PY) -m ruff check .
+
+types: $(VENV)/.dev
+	@$(PY) -m mypy
+
+fmt: $(VENV)/.dev
+	@$(PY) -m ruff format .
+	@$(PY) -m ruff check --fix .
+
+bench: setup-dev
+	@$(PY) -m tests.bench.cold_and_warm
+
+# triton comes with CUDA only and torch has its own step: both are kept out of the locks.
+COMPILE := $(PY) -m piptools compile -q --generate-hashes --strip-extras --no-annotate --no-header \
+	--no-emit-index-url --no-emit-find-links --no-emit-options \
+	--unsafe-package torch --unsafe-package triton --unsafe-package pip
+lock: $(VENV)/.dev
+	@$(COMPILE) -o requirements.lock pyproject.toml
+	@$(PY) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["dev"], sep="\n")' \
+		| $(COMPILE) -c requirements.lock -o requirements-dev.lock -
+
+clean:
+	@rm -rf $(VENV) build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
