@@ -31,6 +31,8 @@ def byte_letters() -> dict[int, str]:
 def byte_tokenizer_json() -> str:
     vocab = {letter: byte for byte, letter in byte_letters().items()}
     vocab |= {first + second: 259 + index for index, (first, second) in enumerate(MERGES)}
+    # Added tokens keep their ids only when the vocabulary has them too.
+    vocab |= {text: token_id for token_id, text in SPECIALS.items()}
     added: list[dict[str, Any]] = [
         {
             "id": token_id,

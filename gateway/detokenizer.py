@@ -1,0 +1,26 @@
+"""Token ids of one choice to text, as they come: characters appear when their bytes are whole."""
+
+import codecs
+
+from gateway.tokenizer import Tokenizer
+
+
+class Detokenizer:
+    """The texts of all feed() calls and of flush() joined are the decoding of all bytes at once,
+    U+FFFD where they are not UTF-8. Control tokens have no text. It starts with nothing: bytes of
+    the prompt never appear, even when the prompt ended inside a character.
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+
+    def feed(self, token_id: int) -> str:
+        """Text that this token completes; an unfinished character is held back."""
+        if self._tokenizer.is_special(token_id):
+            return ""
+        return self._decoder.decode(self._tokenizer.token_bytes(token_id))
+
+    def flush(self) -> str:
+        """The end: an unfinished character becomes U+FFFD."""
+        return self._decoder.decode(b"", final=True)

@@ -1,0 +1,129 @@
+"""Text to token ids, and the exact bytes of each token. Knows no template and no request.
+
+Special tokens written out in the text become control tokens: templates rely on it, and a client
+that owns the messages owns the roles too, so this is no boundary between clients.
+"""
+
+import json
+from typing import Any
+
+import tokenizers
+
+from gateway.errors import InvalidRequest
+from runtime.errors import ModelError
+from runtime.text_assets import TextAssets
+
+SPACE_MARK = "\u2581"
+
+
+class Tokenizer:
+    """The tokenizer of one model, made from its tokenizer.json. Thread-safe."""
+
+    def __init__(self, assets: TextAssets) -> None:
+        """Raises: ModelError when the tokenizer is damaged or of a kind without exact bytes."""
+        try:
+            self._tokenizer = tokenizers.Tokenizer.from_str(assets.tokenizer_json)
+        except Exception as error:  # the library raises plain Exception
+            raise ModelError(f"the model's tokenizer cannot be read: {error}") from error
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+        self._add_bos = assets.add_bos
+        self.vocab_size = assets.vocab_size
+        self.bos_token_id = assets.bos_token_id
+        self.eos_token_ids = assets.eos_token_ids
+        self._special_texts = self._read_special_texts()
+        self._bytes = self._read_token_bytes(json.loads(assets.tokenizer_json))
+
+    def encode(self, text: str, *, add_special: bool, param: str = "prompt") -> list[int]:
+        """Token ids of a text; `add_special` puts the model's first token before it.
+
+        Raises: InvalidRequest naming `param` when the text is not Unicode (a lone surrogate).
+        """
+        check_unicode(text, param=param)
+        token_ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        if add_special and self._add_bos and self.bos_token_id is not None:
+            if token_ids[:1] != [self.bos_token_id]:
+                return [self.bos_token_id, *token_ids]
+        return token_ids
+
+    def is_special(self, token_id: int) -> bool:
+        """Whether the token is a control token, which has no text in an answer."""
+        return token_id in self._special_texts
+
+    def special_text(self, token_id: int) -> str | None:
+        """How a control token is written; None for all others."""
+        return self._special_texts.get(token_id)
+
+    def token_bytes(self, token_id: int) -> bytes:
+        """The bytes a token stands for; those of its written form for a control token, none for
+        an id that the model's output has room for and the tokenizer does not know."""
+        return self._bytes[token_id] if 0 <= token_id < len(self._bytes) else b""
+
+    def _read_special_texts(self) -> dict[int, str]:
+        added = self._tokenizer.get_added_tokens_decoder()
+        return {token_id: token.content for token_id, token in added.items() if token.special}
+
+    def _read_token_bytes(self, document: dict[str, Any]) -> list[bytes]:
+        to_bytes = _byte_level_bytes if _is_byte_level(document) else _sentencepiece_bytes
+        added = self._tokenizer.get_added_tokens_decoder()
+        vocab = self._tokenizer.get_vocab(with_added_tokens=True)
+        table = [b""] * (max(vocab.values(), default=-1) + 1)
+        for piece, token_id in vocab.items():
+            table[token_id] = piece.encode() if token_id in added else to_bytes(piece)
+        return table
+
+
+def check_unicode(text: str, *, param: str) -> None:
+    """Raises: InvalidRequest for a text with a lone surrogate, which no encoding can carry."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidRequest(
+            f"'{param}' is not valid Unicode: it has a lone surrogate"
+            f" (U+{ord(text[error.start]):04X}).",
+            param=param,
+        ) from None
+
+
+def _is_byte_level(document: dict[str, Any]) -> bool:
+    """Decides by the decoder, as the library does when it turns tokens into text.
+
+    Raises: ModelError for kinds whose tokens have no exact bytes (WordPiece and the like).
+    """
+    decoder = document.get("decoder") or {}
+    kinds = [decoder, *decoder.get("decoders", [])]
+    names = {kind.get("type") for kind in kinds}
+    if "ByteLevel" in names:
+        return True
+    if names & {"Metaspace", "ByteFallback", "Replace"}:
+        return False
+    raise ModelError(
+        f"the model's tokenizer has a decoder of kind {decoder.get('type')!r};"
+        " byte-level and SentencePiece tokenizers are supported"
+    )
+
+
+def _byte_letters() -> dict[str, int]:
+    """GPT-2's map between bytes and printable letters: printable Latin-1 stands for itself, the
+    68 other bytes for U+0100 and up, in order."""
+    printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    others = [byte for byte in range(256) if byte not in printable]
+    return {chr(byte): byte for byte in printable} | {
+        chr(0x100 + index): byte for index, byte in enumerate(others)
+    }
+
+
+# As a table for str.translate: each letter to the Latin-1 character of its byte.
+_LETTER_TO_LATIN_1 = {ord(letter): byte for letter, byte in _byte_letters().items()}
+
+
+def _byte_level_bytes(piece: str) -> bytes:
+    latin = piece.translate(_LETTER_TO_LATIN_1)
+    # A piece with letters outside the map cannot come from the model's merges; it is literal.
+    return latin.encode("latin-1") if max(latin, default="") < "\u0100" else piece.encode()
+
+
+def _sentencepiece_bytes(piece: str) -> bytes:
+    if len(piece) == 6 and piece.startswith("<0x") and piece.endswith(">"):
+        return bytes([int(piece[3:5], 16)])
+    return piece.replace(SPACE_MARK, " ").encode()
