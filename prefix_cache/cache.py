@@ -1,0 +1,206 @@
+"""The prefix cache as the engine sees it: leases over pages. Owns the state of every page.
+
+    free   in the pool      held   in one lease, being written      cached   in the tree
+
+One thread only. A sequence's life: acquire, extend, (copy the tail, release_tail), publish as
+pages fill, release.
+"""
+
+from collections.abc import Sequence
+
+from prefix_cache.errors import LeaseEnded, OutOfPages
+from prefix_cache.invariants import check_tree
+from prefix_cache.lease import Lease, PageCounts, TailMatch
+from prefix_cache.page_pool import PagePool
+from prefix_cache.tree import RadixTree
+
+
+class PrefixCache:
+    """Finds, shares, publishes and evicts pages of computed tokens.
+
+    Namespaces never share pages. Token ids are compared before a page is reused; no hash decides.
+    """
+
+    def __init__(self, *, num_pages: int, page_size: int = 16) -> None:
+        self._pool = PagePool(num_pages)
+        self._tree = RadixTree(page_size)
+        self._open_leases: set[Lease] = set()
+        self._num_held = 0
+        self.num_evicted_pages = 0
+
+    @property
+    def num_pages(self) -> int:
+        return self._pool.num_pages
+
+    @property
+    def page_size(self) -> int:
+        return self._tree.page_size
+
+    def acquire(self, namespace: bytes, token_ids: Sequence[int], *, max_tokens: int) -> Lease:
+        """Locks the longest match of at most `max_tokens` tokens, exact to the token.
+
+        The page that the tail is copied from is locked until `release_tail`. A sequence that
+        needs the whole pool gets no tail, as that page would be one too many.
+        """
+        match = self._tree.match(namespace, token_ids, max_tokens)
+        has_room = len(token_ids) // self.page_size + 1 < self.num_pages
+        node, tail_node = self._tree.lock_match(match, with_tail=has_room)
+        lease = Lease(
+            page_ids=match.page_ids,
+            num_shared_tokens=len(match.page_ids) * self.page_size,
+            num_locked_pages=len(match.page_ids),
+            namespace=namespace,
+            node=node,
+        )
+        if tail_node is not None:
+            lease.tail_node = tail_node
+            lease.tail = TailMatch(tail_node.page_ids[0], match.num_tail_tokens)
+            lease.num_tail_tokens = match.num_tail_tokens
+        self._open_leases.add(lease)
+        return lease
+
+    def acquire_none(self) -> Lease:
+        """A lease that matches nothing and whose pages never enter the tree."""
+        lease = Lease()
+        self._open_leases.add(lease)
+        return lease
+
+    def peek(self, namespace: bytes, token_ids: Sequence[int]) -> int:
+        """How many tokens a match would have. Changes nothing, not even the order of eviction."""
+        match = self._tree.match(namespace, token_ids, len(token_ids))
+        return len(match.page_ids) * self.page_size + match.num_tail_tokens
+
+    def extend(self, lease: Lease, num_pages: int) -> list[int]:
+        """Appends pages of the lease's own, evicting where too few are free.
+
+        Raises OutOfPages, before anything is evicted, where that would not be enough.
+        """
+        _require_open(lease)
+        num_available = self.num_available()
+        if num_pages > num_available:
+            raise OutOfPages(num_pages, num_available)
+        self._evict(num_pages - self._pool.num_free)
+        page_ids = self._pool.allocate(num_pages)
+        lease.page_ids += page_ids
+        self._num_held += num_pages
+        return page_ids
+
+    def publish(self, lease: Lease, token_ids: Sequence[int]) -> None:
+        """Puts the pages that `token_ids` fill into the tree, locked by the lease.
+
+        `token_ids` are all tokens whose KV is computed, from the first on. Only the pages filled
+        since the last call are looked at. Where the tree has a page already, `lease.page_ids`
+        gets that one and the duplicate is freed.
+        """
+        _require_open(lease)
+        start, end = lease.num_locked_pages, len(token_ids) // self.page_size
+        if lease.namespace is None or end <= start:
+            return
+        assert end <= len(lease.page_ids), "more tokens published than the lease has pages for"
+        insertion = self._tree.insert_pages(
+            lease.namespace,
+            lease.node,
+            pages=[self._page_tokens(token_ids, index) for index in range(start, end)],
+            page_ids=lease.page_ids[start:end],
+        )
+        lease.page_ids[start:end] = insertion.page_ids
+        lease.node, lease.num_locked_pages = insertion.node, end
+        self._num_held -= end - start
+        self._pool.free(insertion.freed)
+
+    def release_tail(self, lease: Lease) -> None:
+        """Unlocks the tail's page: it has been copied. Idempotent."""
+        lease.tail = None
+        if lease.tail_node is not None:
+            self._pool.free(self._tree.unlock(lease.tail_node))
+            lease.tail_node = None
+
+    def release(self, lease: Lease, token_ids: Sequence[int] | None) -> None:
+        """Ends the lease. Idempotent.
+
+        `token_ids` (all tokens with computed KV) are kept for later matches, a partial last page
+        included; None keeps only what was published. Pages beyond are freed.
+        """
+        if not lease.is_open:
+            return
+        self.release_tail(lease)
+        if token_ids is not None:
+            self.publish(lease, token_ids)
+            self._publish_partial(lease, token_ids)
+        if lease.node is not None:
+            self._pool.free(self._tree.unlock(lease.node))
+            lease.node = None
+        self._num_held -= lease.num_held_pages
+        self._pool.free(lease.page_ids[lease.num_locked_pages :])
+        lease.page_ids, lease.num_locked_pages, lease.is_open = [], 0, False
+        self._open_leases.remove(lease)
+
+    def num_available(self) -> int:
+        """Pages that `extend` can give: free ones and those of unlocked nodes. O(1)."""
+        return self._pool.num_free + self._tree.num_pages - self._tree.num_locked_pages
+
+    def counts(self) -> PageCounts:
+        return PageCounts(
+            free=self._pool.num_free,
+            cached=self._tree.num_pages,
+            locked=self._tree.num_locked_pages,
+            held=self._num_held,
+            total=self._pool.num_pages,
+        )
+
+    def flush(self) -> int:
+        """Forgets every page that no lease locks; returns how many. Not counted as evictions."""
+        page_ids = self._tree.evict(self._tree.num_pages - self._tree.num_locked_pages)
+        self._pool.free(page_ids)
+        return len(page_ids)
+
+    def check_invariants(self) -> None:
+        """Raises AssertionError where pages, locks, order or counters contradict each other."""
+        leases = self._open_leases
+        nodes = [node for lease in leases for node in (lease.node, lease.tail_node) if node]
+        self._pool.check_invariants()
+        cached = check_tree(self._tree, nodes)
+        held = [page for lease in leases for page in lease.page_ids[lease.num_locked_pages :]]
+        assert self._num_held == len(held) == len(set(held)), "the counter of held pages is wrong"
+        assert cached.isdisjoint(held), "a page is both cached and held"
+        assert not any(self._pool.is_free(page) for page in cached.union(held)), "a used free page"
+        assert self._pool.num_free + len(cached) + len(held) == self._pool.num_pages, "lost pages"
+        for lease in leases:
+            assert lease.is_open
+            assert lease.page_ids[: lease.num_locked_pages] == _path_pages(lease), "a strange path"
+
+    def _evict(self, num_pages: int) -> None:
+        if num_pages > 0:
+            self._pool.free(self._tree.evict(num_pages))
+            self.num_evicted_pages += num_pages
+
+    def _publish_partial(self, lease: Lease, token_ids: Sequence[int]) -> None:
+        """Puts the page that `token_ids` end in, if not full, into the tree, unlocked."""
+        index = lease.num_locked_pages
+        tokens = self._page_tokens(token_ids, index)
+        if lease.namespace is None or not tokens:
+            return
+        assert index < len(lease.page_ids), "more tokens released than the lease has pages for"
+        page_id = lease.page_ids.pop(index)
+        self._num_held -= 1
+        self._pool.free(
+            self._tree.insert_partial(lease.namespace, lease.node, tokens=tokens, page_id=page_id)
+        )
+
+    def _page_tokens(self, token_ids: Sequence[int], index: int) -> tuple[int, ...]:
+        return tuple(token_ids[index * self.page_size : (index + 1) * self.page_size])
+
+
+def _require_open(lease: Lease) -> None:
+    if not lease.is_open:
+        raise LeaseEnded
+
+
+def _path_pages(lease: Lease) -> list[int]:
+    """The pages on the tree's path to the lease's node."""
+    page_ids: list[int] = []
+    step = lease.node
+    while step is not None:
+        page_ids[:0] = step.page_ids
+        step = step.parent
+    return page_ids
