@@ -10,7 +10,7 @@ class TelemetryError(Exception):
 
 
 class SetupError(TelemetryError):
-    """A variable stops the start; the message is one line naming key, value and what is expected."""
+    """Stops the start; the message is one line with key, value and what is expected."""
 
     def __init__(self, key: str, value: str, *, expected: str) -> None:
         super().__init__(f"{key}={value!r} cannot work: expected {expected}")

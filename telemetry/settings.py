@@ -1,0 +1,187 @@
+"""What the OTEL_* variables ask for, read once. Imports no SDK.
+
+A value that cannot work stops the start instead of being replaced by a default.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+from urllib.parse import urlsplit
+
+from telemetry.errors import SetupError
+
+Protocol = Literal["grpc", "http/protobuf"]
+SamplerName = Literal[
+    "always_on",
+    "always_off",
+    "traceidratio",
+    "parentbased_always_on",
+    "parentbased_always_off",
+    "parentbased_traceidratio",
+]
+
+_ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
+_TRACES_ENDPOINT = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
+_PROTOCOL = "OTEL_EXPORTER_OTLP_PROTOCOL"
+_TRACES_PROTOCOL = "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"
+_HTTP_PORT = 4318
+_SAMPLERS: tuple[SamplerName, ...] = (
+    "always_on",
+    "always_off",
+    "traceidratio",
+    "parentbased_always_on",
+    "parentbased_always_off",
+    "parentbased_traceidratio",
+)
+
+_Number = TypeVar("_Number", int, float)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSettings:
+    """OTEL_BSP_*; the defaults are the specification's."""
+
+    schedule_delay_ms: int = 5000
+    export_timeout_ms: int = 30_000
+    max_queue_size: int = 2048
+    max_export_batch_size: int = 512
+
+
+@dataclass(frozen=True, slots=True)
+class ExportSettings:
+    """Where traces go. `endpoint` is for the log; the exporter reads its variables itself."""
+
+    endpoint: str
+    protocol: Protocol
+    sampler: SamplerName
+    sampler_ratio: float
+    batch: BatchSettings
+
+
+def read_export_settings(environment: Mapping[str, str]) -> ExportSettings | None:
+    """None when nothing is to be exported.
+
+    Raises: SetupError naming the variable that cannot work.
+    """
+    endpoint = _text(environment, _TRACES_ENDPOINT) or _text(environment, _ENDPOINT)
+    is_disabled = _text(environment, "OTEL_SDK_DISABLED").lower() == "true"
+    if is_disabled or not endpoint or not _wants_otlp(environment):
+        return None
+    sampler = _sampler(environment)
+    return ExportSettings(
+        endpoint=endpoint,
+        protocol=_protocol(environment, endpoint),
+        sampler=sampler,
+        sampler_ratio=_ratio(environment, sampler),
+        batch=_batch(environment),
+    )
+
+
+def accepts_incoming_context(environment: Mapping[str, str]) -> bool:
+    """Whether callers may continue their traces here: OTEL_PROPAGATORS names tracecontext."""
+    names = _text(environment, "OTEL_PROPAGATORS") or "tracecontext"
+    return "tracecontext" in (name.strip() for name in names.split(","))
+
+
+def _text(environment: Mapping[str, str], key: str) -> str:
+    # An empty variable counts as unset, as the specification asks.
+    return environment.get(key, "").strip()
+
+
+def _wants_otlp(environment: Mapping[str, str]) -> bool:
+    key = "OTEL_TRACES_EXPORTER"
+    name = _text(environment, key) or "otlp"
+    if name not in ("otlp", "none"):
+        raise SetupError(key, name, expected="otlp or none")
+    return name == "otlp"
+
+
+def _protocol(environment: Mapping[str, str], endpoint: str) -> Protocol:
+    key = _TRACES_PROTOCOL if _text(environment, _TRACES_PROTOCOL) else _PROTOCOL
+    name = _text(environment, key) or _usual_protocol(endpoint)
+    if name == "grpc":
+        return "grpc"
+    if name != "http/protobuf":
+        raise SetupError(key, name, expected="grpc or http/protobuf")
+    if urlsplit(endpoint).scheme not in ("http", "https"):
+        is_for_traces = bool(_text(environment, _TRACES_ENDPOINT))
+        raise SetupError(
+            _TRACES_ENDPOINT if is_for_traces else _ENDPOINT,
+            endpoint,
+            expected="a URL that begins with http:// or https://",
+        )
+    return "http/protobuf"
+
+
+def _usual_protocol(endpoint: str) -> Protocol:
+    """grpc, except where the URL has the port or a path of OTLP over HTTP."""
+    try:
+        url = urlsplit(endpoint)
+        is_http = url.port == _HTTP_PORT or url.path.strip("/") != ""
+    except ValueError as error:
+        raise SetupError(_ENDPOINT, endpoint, expected=f"a URL ({error})") from error
+    return "http/protobuf" if is_http and url.scheme in ("http", "https") else "grpc"
+
+
+def _sampler(environment: Mapping[str, str]) -> SamplerName:
+    key = "OTEL_TRACES_SAMPLER"
+    name = _text(environment, key).lower() or "parentbased_always_on"
+    for known in _SAMPLERS:
+        if name == known:
+            return known
+    raise SetupError(key, name, expected="one of " + ", ".join(_SAMPLERS))
+
+
+def _ratio(environment: Mapping[str, str], sampler: SamplerName) -> float:
+    key = "OTEL_TRACES_SAMPLER_ARG"
+    if not sampler.endswith("traceidratio"):
+        return 1.0
+    ratio = _number(environment, key, parse=float, default=1.0, expected="a number from 0 to 1")
+    if not 0.0 <= ratio <= 1.0:
+        raise SetupError(key, _text(environment, key), expected="a number from 0 to 1")
+    return ratio
+
+
+def _batch(environment: Mapping[str, str]) -> BatchSettings:
+    usual = BatchSettings()
+    max_queue_size = _positive(environment, "OTEL_BSP_MAX_QUEUE_SIZE", usual.max_queue_size)
+    key = "OTEL_BSP_MAX_EXPORT_BATCH_SIZE"
+    batch_size = _positive(environment, key, min(usual.max_export_batch_size, max_queue_size))
+    if batch_size > max_queue_size:
+        expected = f"at most OTEL_BSP_MAX_QUEUE_SIZE ({max_queue_size})"
+        raise SetupError(key, str(batch_size), expected=expected)
+    return BatchSettings(
+        schedule_delay_ms=_positive(
+            environment, "OTEL_BSP_SCHEDULE_DELAY", usual.schedule_delay_ms
+        ),
+        export_timeout_ms=_positive(
+            environment, "OTEL_BSP_EXPORT_TIMEOUT", usual.export_timeout_ms
+        ),
+        max_queue_size=max_queue_size,
+        max_export_batch_size=batch_size,
+    )
+
+
+def _positive(environment: Mapping[str, str], key: str, default: int) -> int:
+    expected = "a whole number above 0"
+    value = _number(environment, key, parse=int, default=default, expected=expected)
+    if value <= 0:
+        raise SetupError(key, _text(environment, key), expected=expected)
+    return value
+
+
+def _number(
+    environment: Mapping[str, str],
+    key: str,
+    *,
+    parse: Callable[[str], _Number],
+    default: _Number,
+    expected: str,
+) -> _Number:
+    text = _text(environment, key)
+    if not text:
+        return default
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise SetupError(key, text, expected=expected) from error

@@ -1,0 +1,93 @@
+"""Builds the provider, sampler and OTLP exporter of one Tracing. Imports the SDK.
+
+Providers are never made global: several servers fit in one process.
+"""
+
+import os
+
+from opentelemetry.sdk.environment_variables import OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT
+from opentelemetry.sdk.resources import OTELResourceDetector, Resource
+from opentelemetry.sdk.trace import SpanLimits, SpanProcessor, TracerProvider, sampling
+from opentelemetry.sdk.trace.export import SpanExporter
+from opentelemetry.trace import Tracer
+
+from telemetry.errors import SetupError
+from telemetry.export import BoundedExport
+from telemetry.settings import ExportSettings
+
+SERVICE_NAME = "radixgate"
+
+
+def make_export(settings: ExportSettings) -> BoundedExport:
+    """Starts the exporting thread; nothing is sent before the first span ends.
+
+    Raises: SetupError when the exporter refuses one of its variables.
+    """
+    try:
+        exporter = _make_exporter(settings)
+    except Exception as error:  # whatever the exporter raises for a bad variable, and it varies
+        raise SetupError(
+            "OTEL_EXPORTER_OTLP_*", settings.endpoint, expected=f"a working exporter ({error})"
+        ) from error
+    target = f"{settings.endpoint} ({settings.protocol})"
+    return BoundedExport(exporter, settings=settings.batch, target=target)
+
+
+def make_tracer(
+    processor: SpanProcessor, *, sampler: sampling.Sampler, service_version: str
+) -> Tracer:
+    """A tracer of a provider of its own."""
+    provider = TracerProvider(
+        sampler=sampler,
+        resource=_resource(service_version),
+        span_limits=_span_limits(),
+        shutdown_on_exit=False,
+    )
+    provider.add_span_processor(processor)
+    return provider.get_tracer("radixgate", service_version)
+
+
+def make_sampler(settings: ExportSettings) -> sampling.Sampler:
+    """The sampler that OTEL_TRACES_SAMPLER names."""
+    ratio = sampling.TraceIdRatioBased(settings.sampler_ratio)
+    match settings.sampler:
+        case "always_on":
+            return sampling.ALWAYS_ON
+        case "always_off":
+            return sampling.ALWAYS_OFF
+        case "traceidratio":
+            return ratio
+        case "parentbased_always_on":
+            return sampling.ParentBased(sampling.ALWAYS_ON)
+        case "parentbased_always_off":
+            return sampling.ParentBased(sampling.ALWAYS_OFF)
+        case "parentbased_traceidratio":
+            return sampling.ParentBased(ratio)
+
+
+def _make_exporter(settings: ExportSettings) -> SpanExporter:
+    # Imported here: 0.1 s and 30 MB that only the chosen protocol should cost.
+    if settings.protocol == "grpc":
+        from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import (
+            OTLPSpanExporter as GrpcExporter,
+        )
+
+        return GrpcExporter()
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import (
+        OTLPSpanExporter as HttpExporter,
+    )
+
+    return HttpExporter()
+
+
+def _resource(service_version: str) -> Resource:
+    configured = OTELResourceDetector().detect().attributes
+    usual = {"service.name": SERVICE_NAME, "service.version": service_version}
+    return Resource.create({**usual, **configured})
+
+
+def _span_limits() -> SpanLimits:
+    # The specification's default length is unlimited; a client's stop strings need a limit.
+    if OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT in os.environ:
+        return SpanLimits()
+    return SpanLimits(max_attribute_length=4096)

@@ -1,0 +1,100 @@
+"""Tracing of one server: starts request traces and owns their export.
+
+Without a collector it still makes ids and carries W3C context, and imports no SDK.
+"""
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from opentelemetry.trace import SpanKind
+
+from telemetry import names
+from telemetry.phases import PhaseLike
+from telemetry.request_trace import RequestTrace
+from telemetry.settings import accepts_incoming_context, read_export_settings
+from telemetry.span_source import RecordingSpans, SpanSource, UnrecordedSpans
+from telemetry.w3c import read_context
+
+if TYPE_CHECKING:
+    from telemetry.export import BoundedExport
+
+__all__ = ["PhaseLike", "RequestTrace", "Tracing"]
+
+# Long enough for one export to a healthy collector, short enough for a shutdown.
+DRAIN_S = 3.0
+
+
+class Tracing:
+    """One per server. All methods are thread-safe."""
+
+    def __init__(
+        self,
+        spans: SpanSource,
+        *,
+        export: "BoundedExport | None" = None,
+        accepts_context: bool = True,
+        clock: Callable[[], int] = time.time_ns,
+        strict: bool = False,
+    ) -> None:
+        self._spans = spans
+        self._export = export
+        self._accepts_context = accepts_context
+        self._clock = clock
+        self._strict = strict
+
+    @classmethod
+    def from_environment(cls, *, service_version: str) -> "Tracing":
+        """Exports when OTEL_EXPORTER_OTLP_ENDPOINT (or _TRACES_ENDPOINT) is set.
+
+        Raises: SetupError when an OTEL_* variable cannot work.
+        """
+        accepts_context = accepts_incoming_context(os.environ)
+        settings = read_export_settings(os.environ)
+        if settings is None:
+            return cls(UnrecordedSpans(), accepts_context=accepts_context)
+        from telemetry.setup import make_export, make_sampler, make_tracer
+
+        export = make_export(settings)
+        tracer = make_tracer(
+            export, sampler=make_sampler(settings), service_version=service_version
+        )
+        return cls(RecordingSpans(tracer), export=export, accepts_context=accepts_context)
+
+    @property
+    def is_exporting(self) -> bool:
+        return self._export is not None
+
+    @property
+    def num_dropped_spans(self) -> int:
+        """Sampled spans that no collector will get: queue full, export failed, or shut down."""
+        return 0 if self._export is None else self._export.counts.num_dropped
+
+    @property
+    def num_exported_spans(self) -> int:
+        return 0 if self._export is None else self._export.counts.num_exported
+
+    def start_request(
+        self, *, method: str, route: str, headers: Mapping[str, str], tenant_hash: str | None
+    ) -> RequestTrace:
+        """Opens the SERVER span; `route` is the template, `tenant_hash` no key and no name."""
+        start_ns = self._clock()
+        attributes = {names.HTTP_METHOD: method, names.HTTP_ROUTE: route}
+        if tenant_hash is not None:
+            attributes[names.ATTR_TENANT] = tenant_hash
+        span = self._spans.start(
+            f"{method} {route}",
+            parent=read_context(headers) if self._accepts_context else None,
+            kind=SpanKind.SERVER,
+            attributes=attributes,
+            start_ns=start_ns,
+        )
+        return RequestTrace(
+            self._spans, span, start_ns=start_ns, clock=self._clock, strict=self._strict
+        )
+
+    def shutdown(self) -> None:
+        """Exports what is left within a few seconds, whatever the collector does."""
+        if self._export is not None:
+            self._export.close(drain_s=DRAIN_S)
