@@ -5,7 +5,7 @@ Routes know only this module. The embedded runtime stands behind
 """
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from grammar.spec import ConstraintKind, ConstraintSpec
@@ -39,7 +39,9 @@ class GenerationRequest:
     Several prompts (legacy completions) give choices prompt_index * num_choices + i.
     `stop` strings are text; everything about tokens is in `sampling` (its max_tokens is
     settled by prepare()). Deadlines are wall-clock ns, 0 = none. `constraint_param` is the
-    request's field that the constraint came from, for errors.
+    request's field that the constraint came from, for errors. The generator appends each phase
+    to `phase_log` as it becomes known, so that a request ended from outside has its trace too;
+    errors and Completed repeat what is theirs of it.
     """
 
     request_id: str
@@ -57,6 +59,7 @@ class GenerationRequest:
     deadline_ns: int = 0
     traceparent: str | None = None
     tracestate: str = ""
+    phase_log: list[Phase] = field(default_factory=list, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

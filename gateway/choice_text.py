@@ -1,0 +1,111 @@
+"""From the tokens of one choice to its text and log-probabilities, whatever the engine's steps.
+
+Owned by GenerationRun, one per choice. Decides whether a stop string ended the choice.
+"""
+
+from collections import deque
+
+from gateway.detokenizer import Detokenizer
+from gateway.generation import LogprobEntry, TextDelta
+from gateway.stop_strings import StopScanner
+from gateway.tokenizer import Tokenizer
+from runtime.messages import Sampling, TokenEvent, TokenLogprob
+
+# JSON has no infinity; OpenAI's own stand-in for it.
+MIN_LOGPROB = -9999.0
+
+
+class ChoiceText:
+    """`num_tokens` counts every generated token up to the one that ended the choice: end of
+    sequence, or the token that completed a stop string. After `is_stopped` nothing is taken.
+
+    A token's log-probability goes out when its first character does; so those of a trimmed stop
+    string never do, and a token that only began before the stop keeps all its bytes.
+    """
+
+    def __init__(
+        self, choice: int, *, tokenizer: Tokenizer, scanner: StopScanner, sampling: Sampling
+    ) -> None:
+        self._choice = choice
+        self._tokenizer = tokenizer
+        self._detokenizer = Detokenizer(tokenizer)
+        self._scanner = scanner
+        self._min_tokens = sampling.min_tokens
+        self._num_top = sampling.num_logprobs
+        self._num_chars = 0
+        self._unsettled: deque[tuple[int, LogprobEntry]] = deque()
+        self.num_tokens = 0
+        self.is_stopped = False
+
+    def feed(self, event: TokenEvent) -> TextDelta:
+        """What the event adds; the last event of a choice also lets out what was held back."""
+        num_before = self.num_tokens
+        num_texts = len(event.token_ids) - (event.stop_token_id is not None)
+        logprobs = event.logprobs if self._num_top is not None else []
+        pieces = []
+        for index, token_id in enumerate(event.token_ids):
+            self.num_tokens += 1
+            if index < num_texts:
+                logprob = logprobs[index] if index < len(logprobs) else None
+                pieces.append(self._take(token_id, logprob))
+            if self.is_stopped:
+                break
+        if event.finish_reason is not None and not self.is_stopped:
+            pieces.append(self._end())
+        return TextDelta(
+            choice=self._choice,
+            text="".join(pieces),
+            logprobs=self._settled_entries(is_end=event.finish_reason is not None),
+            num_tokens=self.num_tokens - num_before,
+        )
+
+    def _take(self, token_id: int, logprob: TokenLogprob | None) -> str:
+        if logprob is not None:
+            self._unsettled.append((self._num_chars, self._entry(token_id, logprob)))
+        return self._scan(self._detokenizer.feed(token_id))
+
+    def _end(self) -> str:
+        text = self._scan(self._detokenizer.flush())
+        return text if self.is_stopped else text + self._scanner.flush()
+
+    def _scan(self, text: str) -> str:
+        self._num_chars += len(text)
+        scan = self._scanner.feed(text, is_armed=self.num_tokens >= self._min_tokens)
+        self.is_stopped = scan.is_stopped
+        return scan.text
+
+    def _settled_entries(self, *, is_end: bool) -> tuple[LogprobEntry, ...]:
+        keeps_all = is_end and not self.is_stopped
+        settled = []
+        while self._unsettled and (
+            keeps_all or self._unsettled[0][0] < self._scanner.num_settled_chars
+        ):
+            settled.append(self._unsettled.popleft()[1])
+        return tuple(settled)
+
+    def _entry(self, token_id: int, logprob: TokenLogprob) -> LogprobEntry:
+        best = sorted(logprob.top, key=lambda pair: -_clamp(pair[1]))[: self._num_top]
+        return LogprobEntry(
+            token=self._token_text(token_id),
+            raw=self._raw(token_id),
+            logprob=_clamp(logprob.logprob),
+            top=tuple(
+                LogprobEntry(
+                    token=self._token_text(top_id), raw=self._raw(top_id), logprob=_clamp(value)
+                )
+                for top_id, value in best
+            ),
+        )
+
+    def _token_text(self, token_id: int) -> str:
+        return self._tokenizer.token_bytes(token_id).decode(errors="replace")
+
+    def _raw(self, token_id: int) -> bytes:
+        """Control tokens add no bytes to the text, so that all bytes joined are the text's."""
+        is_special = self._tokenizer.is_special(token_id)
+        return b"" if is_special else self._tokenizer.token_bytes(token_id)
+
+
+def _clamp(logprob: float) -> float:
+    """Also turns NaN, which compares with nothing, into the minimum."""
+    return logprob if logprob >= MIN_LOGPROB else MIN_LOGPROB

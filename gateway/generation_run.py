@@ -1,0 +1,268 @@
+"""The second half of a generation: one run of a prepared request through a TokenEngine.
+
+Owns what is known of each choice until it ends, and sees to it that nothing stays behind in the
+runtime, however the run ends.
+"""
+
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import aclosing
+
+import msgspec
+
+from gateway.choice_text import ChoiceText
+from gateway.engine_faults import RETRY_AFTER_S, to_gateway_error
+from gateway.errors import GatewayError, Overloaded, ServerError
+from gateway.generation import (
+    Admitted,
+    ChoiceFinished,
+    Completed,
+    FinishReason,
+    GenerationEvent,
+    PreparedGeneration,
+    TextDelta,
+    Usage,
+)
+from gateway.merged_streams import merge_streams
+from gateway.stop_strings import StopStrings
+from gateway.tokenizer import Tokenizer
+from runtime.messages import AttributeValue, Phase, Submit, TokenEvent, TraceContext
+from runtime.token_engine import EngineUnavailable, TokenEngine
+from telemetry import names
+
+# Spreads the seeds of a request's prompts: two equal prompts must not give equal samples.
+SEED_STRIDE = 0x9E3779B97F4A7C15
+MAX_SEED = 2**63
+
+
+class _ChoiceRun:
+    """What is known of one choice of one prompt."""
+
+    def __init__(self, text: ChoiceText, *, submitted_ns: int) -> None:
+        self.text = text
+        self.cached_tokens: int | None = None
+        self.recomputed_tokens = 0
+        self.is_admitted = False
+        self.is_finished = False
+        self._phase_since_ns = submitted_ns
+
+    def note(self, event: TokenEvent, *, now_ns: int) -> None:
+        """Takes from an event everything but its text."""
+        self.is_admitted = self.is_admitted or event.admitted
+        for phase in event.phases:
+            self._phase_since_ns = max(self._phase_since_ns, phase.end_ns)
+            self._note_match(phase)
+        if event.token_ids and not event.phases and not self.text.num_tokens:
+            self._phase_since_ns = now_ns
+        if event.usage is not None:
+            self.recomputed_tokens = event.usage.recomputed_tokens
+            if self.cached_tokens is None:
+                self.cached_tokens = event.usage.cached_tokens
+
+    def _note_match(self, phase: Phase) -> None:
+        """The first match counts; one after a preemption finds the choice's own pages."""
+        if phase.name == names.SPAN_CACHE_MATCH and self.cached_tokens is None:
+            self.cached_tokens = int(phase.attributes.get(names.ATTR_CACHED_TOKENS, 0))
+
+    def open_phase(self, index: int, *, now_ns: int, reason: FinishReason | None) -> Phase:
+        """The phase this choice was in, for an end that the runtime did not report."""
+        name = names.SPAN_QUEUE
+        if self.is_admitted:
+            name = names.SPAN_DECODE if self.text.num_tokens else names.SPAN_PREFILL
+        attributes: dict[str, AttributeValue] = {names.ATTR_CHOICE: index}
+        if self.text.num_tokens:
+            attributes[names.ATTR_TOKENS] = self.text.num_tokens
+        if reason is not None:
+            attributes[names.ATTR_FINISH_REASON] = reason
+        return Phase(
+            name=name,
+            start_ns=min(self._phase_since_ns, now_ns),
+            end_ns=now_ns,
+            attributes=attributes,
+        )
+
+
+class _PromptRun:
+    """One prompt of the request: one Submit, `choices` in order."""
+
+    def __init__(self, submit: Submit, choices: list[_ChoiceRun], *, first_choice: int) -> None:
+        self.submit = submit
+        self.choices = choices
+        self.first_choice = first_choice
+        self.stream: AsyncIterator[TokenEvent] | None = None
+        self.events = self._events()
+
+    @property
+    def is_finished(self) -> bool:
+        return all(choice.is_finished for choice in self.choices)
+
+    async def close(self) -> None:
+        await self.events.aclose()
+        # The engine's iterators are asynchronous generators or have at least their method.
+        close = getattr(self.stream, "aclose", None)
+        if close is not None:
+            await close()
+
+    async def _events(self) -> AsyncGenerator[TokenEvent, None]:
+        """The engine's events until the last choice ended here, which may be before it ended
+        there."""
+        assert self.stream is not None
+        async for event in self.stream:
+            yield event
+            if self.is_finished:
+                return
+
+
+class GenerationRun:
+    """One run. `events()` may be iterated once."""
+
+    def __init__(
+        self,
+        prepared: PreparedGeneration,
+        *,
+        engine: TokenEngine,
+        tokenizer: Tokenizer,
+        clock: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self._prepared = prepared
+        self._engine = engine
+        self._tokenizer = tokenizer
+        self._clock = clock
+        self._phases: list[Phase] = []
+        self._is_admitted = False
+        self._prompts = self._make_prompts()
+
+    async def events(self) -> AsyncGenerator[GenerationEvent, None]:
+        """As Generator.generate()."""
+        try:
+            self._submit()
+            streams = [prompt.events for prompt in self._prompts]
+            async with aclosing(merge_streams(streams)) as merged:
+                async for index, event in merged:
+                    for news in self._take(self._prompts[index], event):
+                        yield news
+            self._check_finished()
+            yield self._completed()
+        except GatewayError as error:
+            self._abort_unfinished()
+            error.phases = tuple(self._phases)
+            raise
+        finally:
+            self._abort_unfinished()
+            for prompt in self._prompts:
+                await prompt.close()
+
+    def _make_prompts(self) -> list[_PromptRun]:
+        request = self._prepared.request
+        # A stop string inside a constrained output would cut it before it fits its constraint.
+        stops = StopStrings(request.stop if request.constraint is None else ())
+        prompts = []
+        for index in range(len(self._prepared.prompt_token_ids)):
+            first_choice = index * request.num_choices
+            choices = [
+                _ChoiceRun(
+                    ChoiceText(
+                        first_choice + choice,
+                        tokenizer=self._tokenizer,
+                        scanner=stops.scanner(),
+                        sampling=request.sampling,
+                    ),
+                    submitted_ns=self._clock(),
+                )
+                for choice in range(request.num_choices)
+            ]
+            prompts.append(_PromptRun(self._submit_of(index), choices, first_choice=first_choice))
+        return prompts
+
+    def _submit_of(self, index: int) -> Submit:
+        request = self._prepared.request
+        is_single = len(self._prepared.prompt_token_ids) == 1
+        trace = None
+        if request.traceparent is not None:
+            trace = TraceContext(request.traceparent, request.tracestate)
+        return Submit(
+            request_id=request.request_id if is_single else f"{request.request_id}.{index}",
+            prompt_token_ids=list(self._prepared.prompt_token_ids[index]),
+            sampling=msgspec.structs.replace(
+                request.sampling,
+                max_tokens=self._prepared.max_tokens[index],
+                seed=prompt_seed(request.sampling.seed, index),
+            ),
+            num_choices=request.num_choices,
+            constraint=request.constraint,
+            namespace=request.namespace,
+            queue_deadline_ns=request.queue_deadline_ns,
+            deadline_ns=request.deadline_ns,
+            trace=trace,
+        )
+
+    def _submit(self) -> None:
+        for prompt in self._prompts:
+            try:
+                prompt.stream = self._engine.submit(prompt.submit)
+            except EngineUnavailable as error:
+                raise Overloaded(str(error), retry_after_s=RETRY_AFTER_S) from error
+
+    def _take(self, prompt: _PromptRun, event: TokenEvent) -> Iterator[GenerationEvent]:
+        choice = prompt.choices[event.choice]
+        if choice.is_finished:
+            return
+        choice.note(event, now_ns=self._clock())
+        self._record(event.phases)
+        if event.error is not None:
+            choice.is_finished = bool(event.phases)  # else its open phase is still to be closed
+            raise to_gateway_error(event.error)
+        if not self._is_admitted and (event.admitted or event.token_ids):
+            self._is_admitted = True
+            yield Admitted()
+        if event.token_ids or event.finish_reason is not None:
+            yield from self._take_tokens(prompt, choice, event)
+
+    def _take_tokens(
+        self, prompt: _PromptRun, choice: _ChoiceRun, event: TokenEvent
+    ) -> Iterator[GenerationEvent]:
+        delta: TextDelta = choice.text.feed(event)
+        reason = "stop" if choice.text.is_stopped else event.finish_reason
+        if reason is not None:
+            choice.is_finished = True
+        if reason is not None and event.finish_reason is None:
+            self._engine.abort(prompt.submit.request_id, event.choice)
+            self._record([choice.open_phase(delta.choice, now_ns=self._clock(), reason=reason)])
+        yield delta
+        if reason is not None:
+            yield ChoiceFinished(choice=delta.choice, reason=reason)
+
+    def _record(self, phases: list[Phase]) -> None:
+        self._phases.extend(phases)
+        self._prepared.request.phase_log.extend(phases)
+
+    def _check_finished(self) -> None:
+        if not all(prompt.is_finished for prompt in self._prompts):
+            raise ServerError("The engine ended the request without an answer.")
+
+    def _completed(self) -> Completed:
+        choices = [choice for prompt in self._prompts for choice in prompt.choices]
+        usage = Usage(
+            prompt_tokens=self._prepared.num_prompt_tokens,
+            completion_tokens=sum(choice.text.num_tokens for choice in choices),
+            cached_tokens=sum(prompt.choices[0].cached_tokens or 0 for prompt in self._prompts),
+            recomputed_tokens=sum(choice.recomputed_tokens for choice in choices),
+        )
+        return Completed(usage=usage, phases=tuple(self._phases))
+
+    def _abort_unfinished(self) -> None:
+        """Idempotent: what is aborted here counts as finished."""
+        now_ns = self._clock()
+        for prompt in self._prompts:
+            if prompt.stream is None or prompt.is_finished:
+                continue
+            self._engine.abort(prompt.submit.request_id)
+            for index, choice in enumerate(prompt.choices, start=prompt.first_choice):
+                if not choice.is_finished:
+                    choice.is_finished = True
+                    self._record([choice.open_phase(index, now_ns=now_ns, reason=None)])
+
+
+def prompt_seed(seed: int, prompt_index: int) -> int:
+    """The first prompt has the request's own seed, so alone or first it gives the same tokens."""
+    return (seed + prompt_index * SEED_STRIDE) % MAX_SEED if prompt_index else seed

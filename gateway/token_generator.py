@@ -1,0 +1,70 @@
+"""The Generator over a TokenEngine: text on one side, token ids on the other.
+
+prepare() is preparation.py, generate() is generation_run.py; this ties them to one model.
+"""
+
+import time
+from collections.abc import AsyncGenerator, Callable
+
+from gateway.chat_template import ChatTemplate
+from gateway.generation import (
+    Capabilities,
+    GenerationEvent,
+    GenerationRequest,
+    PreparedGeneration,
+)
+from gateway.generation_run import GenerationRun
+from gateway.preparation import ConstraintChecker, Preparation
+from gateway.tokenizer import Tokenizer
+from runtime.token_engine import TokenEngine
+
+
+class TokenGenerator:
+    """Implements gateway.generation.Generator. Starts and stops neither engine nor probe.
+
+    `stop` strings do not apply to a constrained output: a hit could end it before it fits its
+    constraint. prepare() then names `stop` in `ignored`.
+    """
+
+    def __init__(
+        self,
+        *,
+        engine: TokenEngine,
+        tokenizer: Tokenizer,
+        template: ChatTemplate | None,
+        probe: ConstraintChecker,
+        clock: Callable[[], int] = time.time_ns,
+    ) -> None:
+        """`template` None: chat is refused with a 400. `clock` is wall-clock nanoseconds."""
+        self._engine = engine
+        self._tokenizer = tokenizer
+        self._clock = clock
+        self._preparation = Preparation(
+            engine=engine, tokenizer=tokenizer, template=template, probe=probe, clock=clock
+        )
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """`max_model_len` is 0 until the engine has said what it serves."""
+        info = self._engine.info
+        return Capabilities(
+            token_prompts=True,
+            constraints=frozenset({"json_schema", "json_object", "regex", "choice"}),
+            logprobs=True,
+            cached_tokens=True,
+            max_model_len=0 if info is None else info.max_model_len,
+        )
+
+    async def prepare(self, request: GenerationRequest) -> PreparedGeneration:
+        """Raises: InvalidRequest and its kinds, Overloaded, DeadlineExceeded."""
+        return await self._preparation.prepare(request)
+
+    def generate(self, prepared: PreparedGeneration) -> AsyncGenerator[GenerationEvent, None]:
+        """Raises: a GatewayError from the iterator; nothing is submitted before its first step."""
+        return GenerationRun(
+            prepared, engine=self._engine, tokenizer=self._tokenizer, clock=self._clock
+        ).events()
+
+    def close(self) -> None:
+        """Ends the workers for long prompts."""
+        self._preparation.close()
