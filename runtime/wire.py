@@ -8,7 +8,7 @@ Holds no state of a conversation (runtime.loop and runtime.remote_engine do).
 import logging
 import os
 import uuid
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import zmq
@@ -70,20 +70,20 @@ def protocol_mismatch(peer_version: int) -> str | None:
     )
 
 
-def configure_router(socket: zmq.Socket[bytes]) -> None:
+def configure_router(socket: zmq.Socket[Any]) -> None:
     """Options of a runtime's socket: a full or vanished peer is an error at send, not silence."""
     _configure(socket)
     socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
 
 
-def configure_dealer(socket: zmq.Socket[bytes]) -> None:
+def configure_dealer(socket: zmq.Socket[Any]) -> None:
     """Options of a gateway's socket: nothing is queued for a runtime that is not connected, so
     a runtime that comes back never gets requests meant for the one before."""
     _configure(socket)
     socket.setsockopt(zmq.IMMEDIATE, 1)
 
 
-def _configure(socket: zmq.Socket[bytes]) -> None:
+def _configure(socket: zmq.Socket[Any]) -> None:
     socket.setsockopt(zmq.LINGER, 0)
     socket.setsockopt(zmq.SNDHWM, MAX_QUEUED_MESSAGES)
     socket.setsockopt(zmq.RCVHWM, MAX_QUEUED_MESSAGES)

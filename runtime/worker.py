@@ -1,0 +1,233 @@
+"""The runtime process: `python -m runtime.worker '{"address": "tcp://127.0.0.1:5700", ...}'`.
+
+Its one argument is WorkerOptions as JSON: where to listen, what to load, whose child it is.
+SIGTERM ends it after the current step; SIGINT is left to the gateway, which drains first. A model
+that cannot be loaded is one line on stderr, a goodbye to whoever asks, and exit code 3.
+"""
+
+import contextlib
+import ctypes
+import logging
+import os
+import signal
+import sys
+import time
+import uuid
+import warnings
+from typing import TYPE_CHECKING
+
+import msgspec
+import zmq
+
+from runtime import wire
+from runtime.config import RuntimeConfig
+from runtime.errors import ConfigError, RuntimePackageError
+from runtime.loop import Doorbell, RuntimeLoop
+from runtime.messages import EngineInfo, Goodbye
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from runtime.engine import Engine
+
+logger = logging.getLogger(__name__)
+
+EXIT_BAD_ARGUMENT = 2
+EXIT_LOAD_FAILED = 3
+
+# How long a failed load waits for its gateway's greeting, to say why.
+GOODBYE_WAIT_S = 2.0
+GOODBYE_LINGER_MS = 1000
+
+PR_SET_PDEATHSIG = 1  # linux/prctl.h
+
+
+class WorkerOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`address` is ipc:// or tcp://; anyone who can reach it may use the runtime.
+
+    `parent_pid` is set by a supervisor: the process then ends when that one does.
+    """
+
+    address: str
+    config: RuntimeConfig
+    engine_id: str = "runtime"
+    parent_pid: int | None = None
+
+
+class StopSwitch:
+    """Thrown by SIGTERM or by the parent's death; ends the loop between two steps."""
+
+    def __init__(self, parent_pid: int | None) -> None:
+        self._parent_pid = parent_pid
+        self._is_thrown = False
+
+    def on_signal(self, _signal: int, _frame: "FrameType | None") -> None:
+        self._is_thrown = True
+
+    def is_thrown(self) -> bool:
+        return self._is_thrown or is_orphan(self._parent_pid)
+
+
+def main(arguments: list[str]) -> int:
+    """Runs until told to stop; returns the exit code."""
+    try:
+        options = msgspec.json.decode(" ".join(arguments), type=WorkerOptions)
+    except msgspec.DecodeError as error:
+        return _complain(f"the options must be one JSON object: {error}", EXIT_BAD_ARGUMENT)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if options.parent_pid is not None:
+        die_with_parent()
+        if is_orphan(options.parent_pid):
+            return 0
+    _quiet_libraries()
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    try:
+        return _serve(context, options)
+    finally:
+        context.destroy()
+
+
+def _serve(context: "zmq.Context[zmq.Socket[bytes]]", options: WorkerOptions) -> int:
+    # Bound before the model is loaded, so that greetings wait here instead of being refused.
+    try:
+        socket = _bind(context, options.address)
+    except RuntimePackageError as error:
+        return _complain(str(error), EXIT_LOAD_FAILED)
+    with contextlib.closing(Doorbell()) as doorbell:
+        try:
+            engine, info = build_engine(options.config, options.engine_id, doorbell=doorbell)
+        except RuntimePackageError as error:
+            _say_goodbye(socket, str(error))
+            return _complain(str(error), EXIT_LOAD_FAILED)
+        _run_loop(options, socket=socket, engine=engine, info=info, doorbell=doorbell)
+    return 0
+
+
+def _run_loop(
+    options: WorkerOptions,
+    *,
+    socket: zmq.Socket[bytes],
+    engine: "Engine",
+    info: EngineInfo,
+    doorbell: Doorbell,
+) -> None:
+    loop = RuntimeLoop(
+        socket=socket,
+        engine=engine,
+        info=info,
+        gateway_timeout_s=options.config.gateway_timeout_s,
+        doorbell=doorbell,
+    )
+    _log_ready(info, options.address)
+    switch = StopSwitch(options.parent_pid)
+    signal.signal(signal.SIGTERM, switch.on_signal)
+    signal.set_wakeup_fd(doorbell.write_fd, warn_on_full_buffer=False)
+    loop.run(switch.is_thrown)
+    signal.set_wakeup_fd(-1)
+
+
+def build_engine(
+    config: RuntimeConfig, engine_id: str, *, doorbell: Doorbell
+) -> "tuple[Engine, EngineInfo]":
+    """Loads the model and puts the engine together. Raises: ModelError, ConfigError."""
+    # Imported here: torch takes more than a second, and a bad argument or a taken address
+    # must be an answer at once.
+    from grammar.matcher import Vocabulary
+    from prefix_cache import PrefixCache
+    from runtime.engine import Engine
+    from runtime.grammar_builder import GrammarBuilder
+    from runtime.model_runner import load_executor
+    from runtime.model_source import open_model
+
+    source = open_model(config.model)
+    loaded = load_executor(source, config)
+    info = EngineInfo(
+        engine_id=engine_id,
+        incarnation=uuid.uuid4().hex,
+        model_hash=source.content_hash(),
+        architecture=source.architecture,
+        dtype=loaded.dtype,
+        device=loaded.device,
+        vocab_size=loaded.vocab_size,
+        eos_token_ids=tuple(source.text.eos_token_ids),
+        max_model_len=loaded.max_model_len,
+        page_size=loaded.page_size,
+        num_pages=loaded.num_pages,
+        max_running=config.max_running,
+        kv_root=loaded.kv_root,
+    )
+    vocabulary = Vocabulary(source.text.tokenizer_json, loaded.vocab_size, info.eos_token_ids)
+    engine = Engine(
+        executor=loaded.executor,
+        cache=PrefixCache(num_pages=loaded.num_pages, page_size=loaded.page_size),
+        info=info,
+        config=config,
+        grammar=GrammarBuilder(vocabulary, on_ready=doorbell.ring),
+    )
+    return engine, info
+
+
+def die_with_parent() -> None:
+    """Has the kernel kill this process when its parent is gone, even by kill -9 and even if this
+    process hangs in native code. Elsewhere than on Linux the loop's look at the parent's id,
+    several times a second, does it."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def is_orphan(parent_pid: int | None) -> bool:
+    """Whether the parent that this process was told of is gone."""
+    return parent_pid is not None and os.getppid() != parent_pid
+
+
+def _bind(context: "zmq.Context[zmq.Socket[bytes]]", address: str) -> zmq.Socket[bytes]:
+    socket = context.socket(zmq.ROUTER)
+    wire.configure_router(socket)
+    try:
+        socket.bind(address)
+    except zmq.ZMQError as error:
+        raise ConfigError(f"cannot listen on {address}: {error.strerror}") from None
+    return socket
+
+
+def _say_goodbye(socket: zmq.Socket[bytes], reason: str) -> None:
+    """Answers everyone who has greeted; waits a moment for the first who does."""
+    socket.setsockopt(zmq.LINGER, GOODBYE_LINGER_MS)
+    frame = wire.encode(Goodbye(reason))
+    deadline = time.monotonic() + GOODBYE_WAIT_S
+    wait_ms = int(GOODBYE_WAIT_S * 1000)
+    while time.monotonic() < deadline and socket.poll(wait_ms):
+        identity = socket.recv_multipart()[0]
+        with contextlib.suppress(zmq.ZMQError):  # gone, or it does not read: both are its choice
+            socket.send_multipart((identity, frame), zmq.NOBLOCK)
+        wait_ms = 0
+
+
+def _quiet_libraries() -> None:
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    warnings.filterwarnings("ignore", module=r"(torch|transformers)(\.|$)")
+
+
+def _log_ready(info: EngineInfo, address: str) -> None:
+    logger.info(
+        "serving %s (%s, %s on %s) on %s: %d pages of %d tokens, incarnation %s",
+        info.engine_id,
+        info.architecture,
+        info.dtype,
+        info.device,
+        address,
+        info.num_pages,
+        info.page_size,
+        info.incarnation,
+    )
+
+
+def _complain(line: str, exit_code: int) -> int:
+    sys.stderr.write(f"radixgate runtime: {line}\n")
+    return exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
