@@ -1,0 +1,68 @@
+"""When a choice ends, and which tokens may not be sampled yet. The grammar wins over all of it."""
+
+from dataclasses import dataclass
+
+from runtime.messages import FinishReason
+from runtime.request import Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """Why a choice ended; `stop_token_id` names the token that did it, which has no text."""
+
+    reason: FinishReason
+    stop_token_id: int | None = None
+
+
+class ConstraintFailed(Exception):
+    """A constrained choice got a token its matcher does not accept."""
+
+
+@dataclass(frozen=True, slots=True)
+class FinishRules:
+    """`max_model_len` bounds prompt and output together."""
+
+    eos_token_ids: frozenset[int]
+    max_model_len: int
+
+    def forbidden_ids(self, sequence: Sequence) -> tuple[int, ...]:
+        """What an unconstrained row may not sample: end-of-sequence under ignore_eos, and all
+        that would stop it before min_tokens."""
+        sampling = sequence.sampling
+        is_early = sequence.num_output_tokens < sampling.min_tokens
+        forbidden = set(sampling.stop_token_ids) if is_early else set()
+        if is_early or sampling.ignore_eos:
+            forbidden |= self.eos_token_ids
+        return tuple(sorted(forbidden))
+
+    def take(self, sequence: Sequence, token_id: int) -> Ending | None:
+        """Appends a sampled token and says whether the choice ends with it.
+
+        Raises: ConstraintFailed, before anything is appended.
+        """
+        is_stop = self._is_stop(sequence, token_id)
+        if sequence.matcher is not None and sequence.matcher.accept((token_id,)) != 1:
+            raise ConstraintFailed(f"token {token_id} does not fit the constraint")
+        sequence.token_ids.append(token_id)
+        if is_stop:
+            return Ending("stop", stop_token_id=token_id)
+        if sequence.matcher is not None and sequence.matcher.is_terminated():
+            return Ending("stop")
+        return Ending("length") if self._is_full(sequence) else None
+
+    def _is_stop(self, sequence: Sequence, token_id: int) -> bool:
+        """Asked before the token is accepted. Under a constraint end-of-sequence ends whenever
+        the mask let it through, a stop token only where the output may end before it."""
+        sampling = sequence.sampling
+        if sequence.matcher is not None:
+            may_end = token_id in sampling.stop_token_ids and sequence.matcher.is_accepting()
+            return token_id in self.eos_token_ids or may_end
+        if token_id in self.forbidden_ids(sequence):
+            return False
+        return token_id in self.eos_token_ids or token_id in sampling.stop_token_ids
+
+    def _is_full(self, sequence: Sequence) -> bool:
+        return (
+            sequence.num_output_tokens >= sequence.sampling.max_tokens
+            or len(sequence.token_ids) >= self.max_model_len
+        )

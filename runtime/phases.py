@@ -1,0 +1,139 @@
+"""The phase records of one sequence, from its submission to its end; they become spans elsewhere.
+
+Times are wall-clock nanoseconds given by the caller. Nothing here reads a clock.
+"""
+
+import enum
+from dataclasses import dataclass, field
+
+from runtime.messages import AttributeValue, Phase
+from telemetry import names
+
+
+class QueueReason(enum.StrEnum):
+    """What kept a sequence in the queue the last time it was looked at."""
+
+    BUDGET = "budget"
+    MEMORY = "memory"
+    SLOTS = "slots"
+    GRAMMAR = "grammar"
+    PREFIX = "prefix"
+
+
+@dataclass(eq=False, slots=True)
+class PhaseLog:
+    """Finished phases wait in `ready` for the next event; open ones are closed by `end`.
+
+    A sequence that is preempted queues, matches and prefills once more, each with phases of
+    its own; decode is one phase from the first token to the last.
+    """
+
+    choice: int
+    queued_since_ns: int | None
+    queue_reason: QueueReason | None = None
+    num_preemptions: int = 0
+    mask_time_ns: int = 0
+    _decode_start_ns: int | None = None
+    _num_decoded_tokens: int = 0
+    _num_decode_steps: int = 0
+    _ready: list[Phase] = field(default_factory=list)
+
+    @property
+    def has_ready(self) -> bool:
+        return bool(self._ready)
+
+    def take(self) -> list[Phase]:
+        """The finished phases since the last call."""
+        ready, self._ready = self._ready, []
+        return ready
+
+    def compiled(self, start_ns: int, end_ns: int, *, engine: str, is_cached: bool) -> None:
+        """The matcher is there, built now or found in the builder's cache."""
+        attributes: dict[str, AttributeValue] = {
+            names.ATTR_GRAMMAR_ENGINE: engine,
+            names.ATTR_GRAMMAR_WHERE: "runtime",
+            names.ATTR_COMPILE_CACHED: is_cached,
+        }
+        self._add(names.SPAN_GRAMMAR_COMPILE, start_ns, end_ns, attributes=attributes)
+
+    def hold(self, reason: QueueReason) -> None:
+        """The sequence was looked at and has to wait."""
+        self.queue_reason = reason
+
+    def preempted(self, now_ns: int) -> None:
+        """Back in the queue, for want of pages."""
+        self.num_preemptions += 1
+        self.queued_since_ns = now_ns
+        self.queue_reason = QueueReason.MEMORY
+
+    def admitted(self, now_ns: int) -> None:
+        """The wait is over."""
+        self._close_queue(now_ns)
+
+    def matched(self, start_ns: int, end_ns: int, *, num_cached: int, num_to_compute: int) -> None:
+        """The prefix cache was asked: this much is there, the rest is computed."""
+        attributes: dict[str, AttributeValue] = {
+            names.ATTR_CACHED_TOKENS: num_cached,
+            names.ATTR_COMPUTED_TOKENS: num_to_compute,
+        }
+        self._add(names.SPAN_CACHE_MATCH, start_ns, end_ns, attributes=attributes)
+
+    def prefilled(
+        self, start_ns: int, end_ns: int, *, num_tokens: int, num_rows: int, num_recomputed: int
+    ) -> None:
+        """One chunk of the input was computed in a step of `num_rows` rows."""
+        attributes: dict[str, AttributeValue] = {
+            names.ATTR_TOKENS: num_tokens,
+            names.ATTR_BATCH_ROWS: num_rows,
+        }
+        if num_recomputed:
+            attributes[names.ATTR_RECOMPUTED_TOKENS] = num_recomputed
+        self._add(names.SPAN_PREFILL, start_ns, end_ns, attributes=attributes)
+
+    def decoded(self, now_ns: int, *, num_tokens: int) -> None:
+        """A step gave this many tokens; the first of them opens the decode phase."""
+        if self._decode_start_ns is None:
+            self._decode_start_ns = now_ns
+        self._num_decoded_tokens += num_tokens
+        self._num_decode_steps += 1
+
+    def end(self, now_ns: int, *, num_recomputed: int, finish_reason: str | None = None) -> None:
+        """Closes what is open: the wait in the queue, decode, or both after a preemption."""
+        self._close_queue(now_ns)
+        if self._decode_start_ns is None:
+            return
+        attributes: dict[str, AttributeValue] = {
+            names.ATTR_TOKENS: self._num_decoded_tokens,
+            names.ATTR_STEPS: self._num_decode_steps,
+            names.ATTR_MASK_TIME_MS: self.mask_time_ns / 1e6,
+            names.ATTR_PREEMPTIONS: self.num_preemptions,
+            names.ATTR_RECOMPUTED_TOKENS: num_recomputed,
+        }
+        if finish_reason is not None:
+            attributes[names.ATTR_FINISH_REASON] = finish_reason
+        self._add(names.SPAN_DECODE, self._decode_start_ns, now_ns, attributes=attributes)
+        self._decode_start_ns = None
+
+    def _close_queue(self, now_ns: int) -> None:
+        if self.queued_since_ns is None:
+            return
+        attributes: dict[str, AttributeValue] = {}
+        if self.queue_reason is not None:
+            attributes[names.ATTR_QUEUE_REASON] = self.queue_reason.value
+        if self.num_preemptions:
+            attributes[names.ATTR_PREEMPTIONS] = self.num_preemptions
+        self._add(names.SPAN_QUEUE, self.queued_since_ns, now_ns, attributes=attributes)
+        self.queued_since_ns = None
+        self.queue_reason = None
+
+    def _add(
+        self, name: str, start_ns: int, end_ns: int, *, attributes: dict[str, AttributeValue]
+    ) -> None:
+        # The wall clock may be set back between two readings; a span never ends before it starts.
+        phase = Phase(
+            name=name,
+            start_ns=start_ns,
+            end_ns=max(start_ns, end_ns),
+            attributes={names.ATTR_CHOICE: self.choice, **attributes},
+        )
+        self._ready.append(phase)

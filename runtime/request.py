@@ -1,0 +1,122 @@
+"""What the runtime knows of one request: a Sequence per choice. Mutated by the engine loop only.
+
+The scheduler owns a sequence's place in a queue, its lease and its counts of tokens; the engine
+owns its matcher, its output and its events.
+"""
+
+import enum
+from dataclasses import dataclass, field
+
+from grammar.matcher import Matcher
+from prefix_cache import Lease
+from runtime.batch import RowKey
+from runtime.grammar_builder import Build
+from runtime.messages import ChoiceUsage, Sampling, Submit
+from runtime.phases import PhaseLog
+
+
+class SequenceState(enum.Enum):
+    """BUILDING until its matcher is there (no slot, no page); WAITING for admission, also after
+    a preemption; RUNNING with a lease; FINISHED."""
+
+    BUILDING = "building"
+    WAITING = "waiting"
+    RUNNING = "running"
+    FINISHED = "finished"
+
+
+@dataclass(eq=False, slots=True)
+class Request:
+    """One Submit and its sequences, in the order of their choices."""
+
+    gateway: bytes
+    submit: Submit
+    prompt_ids: tuple[int, ...]
+    build: Build | None = None
+    is_build_cached: bool = False
+    sequences: list["Sequence"] = field(default_factory=list)
+
+    @property
+    def live_sequences(self) -> list["Sequence"]:
+        return [one for one in self.sequences if one.state is not SequenceState.FINISHED]
+
+    @property
+    def is_finished(self) -> bool:
+        return not self.live_sequences
+
+
+@dataclass(eq=False, slots=True)
+class Sequence:
+    """One choice. `key` grows with arrival.
+
+    | range of token_ids                      | what                                       |
+    | --------------------------------------- | ------------------------------------------ |
+    | [0, num_prompt_tokens)                  | the prompt                                 |
+    | [num_prompt_tokens, len)                | generated so far                           |
+    | [0, num_computed_tokens)                | KV in the lease's pages                    |
+    | [num_computed_tokens, input_len)        | prefill; input_len is len at admission     |
+    | [0, num_provided_tokens)                | matched or computed at least once in life  |
+
+    Until the copy of a partial page that was found in the tree has run (`has_tail_copy`), the
+    tokens behind the shared pages count as computed but are not there yet.
+    """
+
+    key: RowKey
+    request: Request
+    choice: int
+    token_ids: list[int]
+    phases: PhaseLog
+    state: SequenceState
+    matcher: Matcher | None = None
+    lease: Lease | None = None
+    input_len: int = 0
+    num_computed_tokens: int = 0
+    num_provided_tokens: int = 0
+    num_cached_tokens: int = 0
+    num_recomputed_tokens: int = 0
+    was_admitted: bool = False
+    leader: "Sequence | None" = None
+    leader_len: int = 0
+    following_since_ns: int | None = None
+    num_events: int = 0
+
+    @property
+    def sampling(self) -> Sampling:
+        return self.request.submit.sampling
+
+    @property
+    def num_prompt_tokens(self) -> int:
+        return len(self.request.prompt_ids)
+
+    @property
+    def num_output_tokens(self) -> int:
+        return len(self.token_ids) - len(self.request.prompt_ids)
+
+    @property
+    def num_uncomputed_tokens(self) -> int:
+        return len(self.token_ids) - self.num_computed_tokens
+
+    @property
+    def has_tail_copy(self) -> bool:
+        return self.lease is not None and self.lease.tail is not None
+
+    @property
+    def is_prefilling(self) -> bool:
+        """Running, with a part of its input not computed yet."""
+        return self.state is SequenceState.RUNNING and self.num_computed_tokens < self.input_len
+
+    def cacheable_ids(self) -> list[int] | None:
+        """The tokens whose KV is in the lease's pages, None where the tree must not have them."""
+        if not self.request.submit.use_cache or self.lease is None:
+            return None
+        num_valid = self.lease.num_shared_tokens if self.has_tail_copy else self.num_computed_tokens
+        return self.token_ids[:num_valid]
+
+    def usage(self) -> ChoiceUsage:
+        """Counts so far. Output includes a token that ends the choice, as OpenAI counts."""
+        return ChoiceUsage(
+            prompt_tokens=self.num_prompt_tokens,
+            cached_tokens=self.num_cached_tokens,
+            completion_tokens=self.num_output_tokens,
+            recomputed_tokens=self.num_recomputed_tokens,
+        )

@@ -1,0 +1,85 @@
+"""One step's schedule: being drafted under a token budget, then frozen for the executor."""
+
+from dataclasses import dataclass, field
+
+from runtime.batch import PageCopy, PageId, ScheduledBatch, ScheduledRow
+from runtime.request import Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """The batch, the sequence behind each of its rows, and what else scheduling decided.
+
+    `admitted` left the queue for the first time; `unfit` cannot run even alone.
+    """
+
+    batch: ScheduledBatch
+    sequences: tuple[Sequence, ...]
+    admitted: tuple[Sequence, ...]
+    unfit: tuple[Sequence, ...]
+
+    @property
+    def sampled(self) -> list[Sequence]:
+        """The sequences that get a token, in the order of the batch's sample offsets."""
+        rows = zip(self.sequences, self.batch.rows, strict=True)
+        return [sequence for sequence, row in rows if row.sample_offsets]
+
+
+@dataclass(eq=False, slots=True)
+class ScheduleDraft:
+    """What was placed so far; a preempted sequence can be taken out again."""
+
+    page_size: int
+    budget: int
+    has_preempted: bool = False
+    admitted: list[Sequence] = field(default_factory=list)
+    unfit: list[Sequence] = field(default_factory=list)
+    _num_tokens: dict[Sequence, int] = field(default_factory=dict)
+
+    def place(self, sequence: Sequence, num_tokens: int) -> None:
+        """Plans the next `num_tokens` tokens of a sequence whose lease covers them."""
+        self._num_tokens[sequence] = num_tokens
+        self.budget -= num_tokens
+
+    def discard(self, sequence: Sequence) -> None:
+        """Takes a sequence out, its tokens return to the budget."""
+        self.has_preempted = True
+        self.budget += self._num_tokens.pop(sequence, 0)
+
+    def freeze(self, step: int) -> Schedule:
+        """The finished schedule."""
+        rows = tuple(self._row(one, num_tokens) for one, num_tokens in self._num_tokens.items())
+        copies = tuple(
+            _tail_copy(one, self.page_size) for one in self._num_tokens if one.has_tail_copy
+        )
+        return Schedule(
+            batch=ScheduledBatch(step=step, rows=rows, copies=copies),
+            sequences=tuple(self._num_tokens),
+            admitted=tuple(self.admitted),
+            unfit=tuple(self.unfit),
+        )
+
+    def _row(self, sequence: Sequence, num_tokens: int) -> ScheduledRow:
+        assert sequence.lease is not None
+        start = sequence.num_computed_tokens
+        end = start + num_tokens
+        num_pages = -(-end // self.page_size)
+        return ScheduledRow(
+            key=sequence.key,
+            token_ids=tuple(sequence.token_ids[start:end]),
+            start=start,
+            page_ids=tuple(PageId(page) for page in sequence.lease.page_ids[:num_pages]),
+            sample_offsets=(num_tokens - 1,) if end == len(sequence.token_ids) else (),
+        )
+
+
+def _tail_copy(sequence: Sequence, page_size: int) -> PageCopy:
+    """Copy on write: the matched part of a partial page goes to the first page that is ours."""
+    lease = sequence.lease
+    assert lease is not None
+    assert lease.tail is not None
+    return PageCopy(
+        source=PageId(lease.tail.page_id),
+        target=PageId(lease.page_ids[lease.num_shared_tokens // page_size]),
+        num_slots=lease.tail.num_tokens,
+    )

@@ -1,0 +1,139 @@
+"""An executor over plain ints that keeps KV pages truthfully, so that a wrong page fails loudly.
+
+A slot remembers its token and a digest of the whole prefix up to it, as real KV depends on all
+tokens before. Each row must find one coherent history in [0, start) of its pages. A "sampled"
+token is a function of the full history, the choice and the seed, so any stale, missing or foreign
+slot that is coherent by chance still changes the output.
+"""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from runtime.batch import (
+    PageId,
+    RowKey,
+    SampledToken,
+    SamplePlan,
+    SampleRow,
+    ScheduledBatch,
+    ScheduledRow,
+)
+from runtime.messages import TokenLogprob
+
+History = tuple[int, ...]
+Chooser = Callable[[History, SampleRow], int]
+ROOT = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """What is left in a slot by the last write to it."""
+
+    token_id: int
+    digest: bytes
+
+
+def extend_digest(digest: bytes, token_id: int) -> bytes:
+    return hashlib.blake2b(digest + token_id.to_bytes(8, "little"), digest_size=8).digest()
+
+
+def choose_by_hash(vocab_size: int) -> Chooser:
+    """A token that depends on every token before it, and on choice and seed."""
+
+    def choose(history: History, row: SampleRow) -> int:
+        digest = ROOT
+        for token_id in (*history, row.choice, row.sampling.seed):
+            digest = extend_digest(digest, token_id)
+        return int.from_bytes(digest, "little") % vocab_size
+
+    return choose
+
+
+def is_allowed(token_id: int, row: SampleRow, plan: SamplePlan) -> bool:
+    """The mask where there is one, else the forbidden ids."""
+    if row.mask is None:
+        return token_id not in row.forbid_ids
+    assert plan.masks is not None
+    word = int(plan.masks[row.mask][token_id // 32])
+    return bool(word >> (token_id % 32) & 1)
+
+
+@dataclass(eq=False)
+class FakeExecutor:
+    """Records every batch and plan in `batches` and `plans`."""
+
+    page_size: int
+    vocab_size: int
+    choose: Chooser | None = None
+    batches: list[ScheduledBatch] = field(default_factory=list)
+    plans: list[SamplePlan] = field(default_factory=list)
+    slots: dict[tuple[PageId, int], Slot] = field(default_factory=dict)
+    histories: dict[RowKey, History] = field(default_factory=dict)
+    _wanted: list[History] = field(default_factory=list)
+
+    @property
+    def num_computed_tokens(self) -> int:
+        return sum(batch.num_tokens for batch in self.batches)
+
+    def forward(self, batch: ScheduledBatch) -> None:
+        self.batches.append(batch)
+        self._copy_pages(batch)
+        self._check_writers(batch)
+        self._wanted = []
+        for row in batch.rows:
+            self._run(row)
+
+    def sample(self, plan: SamplePlan) -> tuple[SampledToken, ...]:
+        self.plans.append(plan)
+        assert len(plan.rows) == len(self._wanted), "the plan is not about the last batch"
+        pairs = zip(plan.rows, self._wanted, strict=True)
+        return tuple(self._sample(row, history, plan) for row, history in pairs)
+
+    def _copy_pages(self, batch: ScheduledBatch) -> None:
+        for copy in batch.copies:
+            for index in range(copy.num_slots):
+                assert (copy.source, index) in self.slots, f"copy of an empty slot: {copy}"
+                self.slots[copy.target, index] = self.slots[copy.source, index]
+
+    def _check_writers(self, batch: ScheduledBatch) -> None:
+        """No page that one row writes may be seen by another."""
+        for row in batch.rows:
+            assert len(set(row.page_ids)) == len(row.page_ids), f"a page twice in row {row.key}"
+            written = set(row.page_ids[row.start // self.page_size :])
+            for other in batch.rows:
+                assert other is row or written.isdisjoint(other.page_ids), "a shared page written"
+
+    def _run(self, row: ScheduledRow) -> None:
+        history, digest = self._read(row)
+        known = self.histories.get(row.key, ())
+        num_common = min(len(known), len(history))
+        assert known[:num_common] == history[:num_common], f"row {row.key} sees other tokens"
+        for token_id in row.token_ids:
+            digest = extend_digest(digest, token_id)
+            self.slots[self._place(row, len(history))] = Slot(token_id, digest)
+            history = (*history, token_id)
+        self.histories[row.key] = history
+        starts = (row.start + offset + 1 for offset in row.sample_offsets)
+        self._wanted += [history[:end] for end in starts]
+
+    def _read(self, row: ScheduledRow) -> tuple[History, bytes]:
+        """The tokens in [0, start) of the row's pages."""
+        history, digest = [], ROOT
+        for position in range(row.start):
+            slot = self.slots.get(self._place(row, position))
+            assert slot is not None, f"position {position} of row {row.key} was never computed"
+            digest = extend_digest(digest, slot.token_id)
+            assert slot.digest == digest, f"position {position} of row {row.key} is another's"
+            history.append(slot.token_id)
+        return tuple(history), digest
+
+    def _place(self, row: ScheduledRow, position: int) -> tuple[PageId, int]:
+        return row.page_ids[position // self.page_size], position % self.page_size
+
+    def _sample(self, row: SampleRow, history: History, plan: SamplePlan) -> SampledToken:
+        first = (self.choose or choose_by_hash(self.vocab_size))(history, row)
+        candidates = ((first + step) % self.vocab_size for step in range(self.vocab_size))
+        token_id = next((one for one in candidates if is_allowed(one, row, plan)), None)
+        wants_logprob = row.sampling.num_logprobs is not None and token_id is not None
+        return SampledToken(token_id, TokenLogprob(-1.0) if wants_logprob else None)
