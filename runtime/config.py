@@ -1,8 +1,13 @@
 """What a runtime process is told at start, and the pure function that settles its `auto` values."""
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
+
+from runtime.errors import ConfigError
+
+if TYPE_CHECKING:
+    from runtime.hardware import Hardware  # needs torch, which the gateway process must not load
 
 DTypeName = Literal["auto", "float32", "bfloat16"]
 DeviceName = Literal["auto", "cpu", "cuda"]
@@ -27,3 +32,26 @@ class RuntimeConfig(msgspec.Struct, frozen=True):
     watermark: float = 0.01
     num_threads: int = 0
     gateway_timeout_s: float = 15.0
+
+
+class ResolvedConfig(msgspec.Struct, frozen=True):
+    """The settings with every `auto` settled for one machine."""
+
+    device: Literal["cpu", "cuda"]
+    dtype: Literal["float32", "bfloat16"]
+    num_threads: int | None
+
+
+def resolve(config: RuntimeConfig, hardware: "Hardware") -> ResolvedConfig:
+    """Settles the `auto` values; depends on nothing but its arguments.
+
+    Raises: ConfigError for a device that the machine does not have.
+    """
+    if config.device == "cuda" and not hardware.has_cuda:
+        raise ConfigError("device is cuda, but no CUDA device was found; use cpu or auto")
+    wants_cuda = config.device == "cuda" or (config.device == "auto" and hardware.has_cuda)
+    device: Literal["cpu", "cuda"] = "cuda" if wants_cuda else "cpu"
+    dtype = config.dtype
+    if dtype == "auto":
+        dtype = "bfloat16" if wants_cuda or hardware.has_fast_cpu_bfloat16 else "float32"
+    return ResolvedConfig(device=device, dtype=dtype, num_threads=config.num_threads or None)

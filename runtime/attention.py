@@ -1,0 +1,276 @@
+"""Attention over paged keys and values: owns the KV tensors and the layout of their pages.
+
+`plan` once a step, `run` once a layer. Plain torch. Letters: H query heads, G key-value heads,
+g = H / G, d head size, N new tokens of the step, B decode rows, P pages of a row, T tokens.
+
+KV layout: [G, page, slot, d] for each layer, so that picking pages with index_select gives
+contiguous keys for every key-value head and no permute follows the gather (measured on two cores
+in bfloat16: 16 rows of 384 tokens gather in 0.1 ms a layer, the matmuls take 0.17).
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from runtime.batch import PageCopy, ScheduledBatch, ScheduledRow
+from runtime.model_facts import ModelParameters
+
+LAYOUT_VERSION = 1  # goes up when the order of bytes inside a page changes
+PAGE_BUCKET = 4  # rows are padded to a multiple of this many pages, for fewer distinct shapes
+MIN_SHARED_PAGES = 4  # below this, reading a shared prefix once does not pay for the extra ops
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeGroup:
+    """Rows with one new token each that are computed together.
+
+    | tokens of a row                       | read from                                  |
+    | ------------------------------------- | ------------------------------------------ |
+    | [0, len(shared_pages) * page_size)    | `shared_pages`, once for the whole group    |
+    | the rest                              | the row's line of `page_table`, padded      |
+
+    token_index: [B] where each row's token is in the step; page_table: [B * P];
+    excluded: [B, 1, T] bool, True at padding.
+    """
+
+    token_index: Tensor
+    shared_pages: Tensor | None
+    page_table: Tensor
+    excluded: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class PrefillRow:
+    """A row with several new tokens, [first_token, first_token + num_tokens) of the step.
+
+    pages: [P]; bias: [num_tokens, kv_len], 0 where a new token sees a key, else -inf.
+    """
+
+    first_token: int
+    num_tokens: int
+    kv_len: int
+    pages: Tensor
+    bias: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionPlan:
+    """Index tensors of one step, shared by all its layers. slots: [N] flat KV slots to write."""
+
+    slots: Tensor
+    groups: tuple[DecodeGroup, ...]
+    prefills: tuple[PrefillRow, ...]
+
+
+class PagedAttention:
+    """The KV pages of all layers, and attention over them."""
+
+    def __init__(
+        self,
+        parameters: ModelParameters,
+        *,
+        num_pages: int,
+        page_size: int,
+        dtype: torch.dtype,
+        device: torch.device,
+        share_prefixes: bool = True,
+    ) -> None:
+        self._p = parameters
+        self._page_size = page_size
+        self._device = device
+        self._dtype = dtype
+        self._share_prefixes = share_prefixes
+        self._scale = parameters.head_dim**-0.5
+        shape = (parameters.num_kv_heads, num_pages, page_size, parameters.head_dim)
+        # Zeroed, as masked slots still enter a product: 0 * NaN would be NaN.
+        self._keys = [torch.zeros(shape, dtype=dtype, device=device) for _ in self._layers()]
+        self._values = [torch.zeros(shape, dtype=dtype, device=device) for _ in self._layers()]
+
+    @staticmethod
+    def page_bytes(parameters: ModelParameters, *, page_size: int, dtype: torch.dtype) -> int:
+        """Memory of one page over all layers."""
+        per_token = 2 * parameters.num_layers * parameters.num_kv_heads * parameters.head_dim
+        return per_token * page_size * dtype.itemsize
+
+    def copy_slots(self, copies: Iterable[PageCopy]) -> None:
+        """Copies the first slots of pages in all layers, before the step that reads them."""
+        for copy in copies:
+            for store in (*self._keys, *self._values):
+                source = store[:, copy.source, : copy.num_slots]
+                store[:, copy.target, : copy.num_slots] = source
+
+    def plan(self, batch: ScheduledBatch) -> AttentionPlan:
+        """Index tensors for the batch, whose tokens are laid out row after row."""
+        slots: list[int] = []
+        decode: list[tuple[int, ScheduledRow]] = []
+        prefills: list[PrefillRow] = []
+        for row in batch.rows:
+            first_token = len(slots)
+            slots.extend(self._slots(row))
+            if len(row.token_ids) == 1:
+                decode.append((first_token, row))
+            else:
+                prefills.append(self._plan_prefill(row, first_token))
+        return AttentionPlan(
+            slots=self._indices(slots),
+            groups=tuple(self._plan_group(*group) for group in self._group_rows(decode)),
+            prefills=tuple(prefills),
+        )
+
+    def run(self, plan: AttentionPlan, layer: int, *, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """Writes k and v to their slots, attends. q: [M, H, d], k and v: [M, G, d], M >= N
+        (rows after N are padding: they are not written, and what they get is 0).
+        Returns [M, H * d]."""
+        num_tokens = plan.slots.shape[0]
+        keys, values = self._keys[layer], self._values[layer]
+        for store, new in ((keys, k), (values, v)):
+            store.view(store.shape[0], -1, store.shape[-1]).index_copy_(
+                1, plan.slots, new[:num_tokens].transpose(0, 1)
+            )
+        q = q * self._scale
+        attended = torch.zeros_like(q)
+        for group in plan.groups:
+            rows = self._decode(group, q.index_select(0, group.token_index), keys, values)
+            attended.index_copy_(0, group.token_index, rows)
+        for row in plan.prefills:
+            end = row.first_token + row.num_tokens
+            attended[row.first_token : end] = self._prefill(
+                row, q[row.first_token : end], keys, values
+            )
+        return attended.flatten(1)
+
+    def _layers(self) -> range:
+        return range(self._p.num_layers)
+
+    def _indices(self, values: Sequence[int]) -> Tensor:
+        return torch.tensor(values, dtype=torch.long, device=self._device)
+
+    def _slots(self, row: ScheduledRow) -> Iterable[int]:
+        size = self._page_size
+        for position in range(row.start, row.start + len(row.token_ids)):
+            yield row.page_ids[position // size] * size + position % size
+
+    def _num_pages(self, row: ScheduledRow) -> int:
+        return -(-(row.start + len(row.token_ids)) // self._page_size)
+
+    def _plan_prefill(self, row: ScheduledRow, first_token: int) -> PrefillRow:
+        num_tokens, kv_len = len(row.token_ids), row.start + len(row.token_ids)
+        bias = torch.full(
+            (num_tokens, kv_len), float("-inf"), dtype=self._dtype, device=self._device
+        )
+        return PrefillRow(
+            first_token=first_token,
+            num_tokens=num_tokens,
+            kv_len=kv_len,
+            pages=self._indices(row.page_ids[: self._num_pages(row)]),
+            bias=bias.triu_(row.start + 1),
+        )
+
+    def _group_rows(
+        self, rows: list[tuple[int, ScheduledRow]]
+    ) -> list[tuple[list[tuple[int, ScheduledRow]], int]]:
+        """Rows to be computed together, and how many leading pages each group shares."""
+        if not self._share_prefixes:
+            return [(rows, 0)] if rows else []
+        by_first_page: dict[int, list[tuple[int, ScheduledRow]]] = {}
+        for entry in rows:
+            by_first_page.setdefault(entry[1].page_ids[0], []).append(entry)
+        groups, rest = [], []
+        for members in by_first_page.values():
+            num_shared = self._num_shared_pages([row for _, row in members])
+            if len(members) > 1 and num_shared >= MIN_SHARED_PAGES:
+                groups.append((members, num_shared))
+            else:
+                rest.extend(members)
+        return groups + ([(rest, 0)] if rest else [])
+
+    def _num_shared_pages(self, rows: list[ScheduledRow]) -> int:
+        """Leading pages that all rows have and that every row had filled before this step."""
+        num_full = min(row.start for row in rows) // self._page_size
+        first = rows[0].page_ids
+        for row in rows[1:]:
+            while row.page_ids[:num_full] != first[:num_full]:
+                num_full = _common_length(row.page_ids, first, limit=num_full)
+        return num_full
+
+    def _plan_group(self, members: list[tuple[int, ScheduledRow]], num_shared: int) -> DecodeGroup:
+        rows = [row for _, row in members]
+        num_own = [self._num_pages(row) - num_shared for row in rows]
+        width = -(-max(num_own) // PAGE_BUCKET) * PAGE_BUCKET
+        table: list[int] = []
+        for row, num_pages in zip(rows, num_own, strict=True):
+            own = row.page_ids[num_shared : num_shared + num_pages]
+            table += (*own, *[own[0]] * (width - num_pages))
+        own_lens = self._indices([row.start + 1 - num_shared * self._page_size for row in rows])
+        slots = torch.arange(width * self._page_size, device=self._device)
+        return DecodeGroup(
+            token_index=self._indices([first_token for first_token, _ in members]),
+            shared_pages=self._indices(rows[0].page_ids[:num_shared]) if num_shared else None,
+            page_table=self._indices(table),
+            excluded=(slots >= own_lens[:, None])[:, None],
+        )
+
+    def _decode(self, group: DecodeGroup, q: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        """q: [B, H, d] -> [B, H, d]. The g query heads of a group become matmul rows."""
+        num_rows, num_groups, head_dim = q.shape[0], self._p.num_kv_heads, self._p.head_dim
+        q = q.view(num_rows, num_groups, -1, head_dim).transpose(0, 1)  # [G, B, g, d]
+        own_shape = (num_groups, num_rows, -1, head_dim)
+        own_keys = keys.index_select(1, group.page_table).view(own_shape)
+        scores = torch.matmul(q, own_keys.transpose(-1, -2)).float()
+        scores.masked_fill_(group.excluded, float("-inf"))  # [G, B, g, T]
+        own_values = values.index_select(1, group.page_table).view(own_shape)
+        if group.shared_pages is None:
+            weights = torch.softmax(scores, dim=-1).to(self._dtype)
+            attended = torch.matmul(weights, own_values)
+        else:
+            attended = self._with_shared_prefix(
+                group.shared_pages, q, keys, values, scores=scores, own_values=own_values
+            )
+        return attended.transpose(0, 1).reshape(num_rows, -1, head_dim)
+
+    def _with_shared_prefix(
+        self,
+        pages: Tensor,
+        q: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        *,
+        scores: Tensor,
+        own_values: Tensor,
+    ) -> Tensor:
+        """One softmax over [shared | own]; the shared keys meet all rows in one matmul."""
+        num_groups, num_rows, _, head_dim = q.shape
+        folded = q.reshape(num_groups, -1, head_dim)  # [G, B * g, d]
+        shared_keys = keys.index_select(1, pages).flatten(1, 2)  # [G, S, d]
+        shared_scores = torch.matmul(folded, shared_keys.transpose(-1, -2)).float()
+        shared_len = shared_scores.shape[-1]
+        joined = torch.cat((shared_scores.view(*q.shape[:3], shared_len), scores), dim=-1)
+        weights = torch.softmax(joined, dim=-1).to(self._dtype)
+        on_shared, on_own = weights.split((shared_len, scores.shape[-1]), dim=-1)
+        shared_values = values.index_select(1, pages).flatten(1, 2)
+        from_shared = torch.matmul(on_shared.reshape(num_groups, -1, shared_len), shared_values)
+        return from_shared.view(num_groups, num_rows, -1, head_dim) + torch.matmul(
+            on_own, own_values
+        )
+
+    def _prefill(self, row: PrefillRow, q: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        """q: [n, H, d] -> [n, H, d]. Keys are expanded over the query heads without a copy."""
+        num_groups, head_dim = self._p.num_kv_heads, self._p.head_dim
+        q = q.view(row.num_tokens, num_groups, -1, head_dim).permute(1, 2, 0, 3)  # [G, g, n, d]
+        picked = [
+            store.index_select(1, row.pages).flatten(1, 2)[:, None, : row.kv_len]
+            for store in (keys, values)
+        ]
+        k, v = (tensor.expand(-1, q.shape[1], -1, -1) for tensor in picked)
+        attended = F.scaled_dot_product_attention(q, k, v, attn_mask=row.bias, scale=1.0)
+        return attended.permute(2, 0, 1, 3).reshape(row.num_tokens, -1, head_dim)
+
+
+def _common_length(first: Sequence[int], second: Sequence[int], *, limit: int) -> int:
+    for index in range(limit):
+        if first[index] != second[index]:
+            return index
+    return limit
