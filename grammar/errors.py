@@ -2,7 +2,8 @@
 
 GrammarError
 ├── UnsupportedConstraint    cannot be enforced, or is not a constraint at all
-└── ConstraintTooExpensive   took longer or more memory than allowed to compile
+├── ConstraintTooExpensive   took longer or more memory than allowed to compile
+└── MatcherFailed            an engine gave up in the middle of an output
 """
 
 
@@ -26,3 +27,7 @@ class ConstraintTooExpensive(GrammarError):
     def __init__(self, limit: str) -> None:
         super().__init__(f"the constraint needs more than {limit} to compile")
         self.limit = limit
+
+
+class MatcherFailed(GrammarError):
+    """The matcher cannot go on; the request must end with an error, never with a free mask."""

@@ -1,0 +1,153 @@
+"""Checks of single keywords' values, and the 2020-12 form of arrays and bounds."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from grammar.errors import UnsupportedConstraint
+from grammar.keywords import TYPES
+from grammar.schema_document import Json, child
+
+Schema = dict[str, Any]
+Check = Callable[[Json, str, str], Any]
+
+MAX_ENUM = 20_000
+MAX_REPEAT = 65_536
+
+
+def refused(reason: str, place: str, keyword: str) -> UnsupportedConstraint:
+    return UnsupportedConstraint(reason, pointer=place, keyword=keyword)
+
+
+def require_object(value: Json, place: str, keyword: str) -> None:
+    if not isinstance(value, dict):
+        raise refused(f"{keyword!r} is an object", place, keyword)
+
+
+def require_list(value: Json, place: str, keyword: str) -> None:
+    if not isinstance(value, list) or not value:
+        raise refused(f"{keyword!r} is a non-empty array", place, keyword)
+
+
+def settle_arrays(schema: Schema, pointer: str, *, draft: int | None) -> Schema:
+    """Tuples of older drafts (`items` as an array) become `prefixItems`."""
+    is_tuple = isinstance(schema.get("items"), list)
+    if "prefixItems" in schema and (is_tuple or (draft is not None and draft < 2020)):
+        raise refused(
+            "prefixItems is a keyword of 2020-12", child(pointer, "prefixItems"), "prefixItems"
+        )
+    if is_tuple and draft == 2020:
+        raise refused("in 2020-12 a tuple is prefixItems", child(pointer, "items"), "items")
+    settled: Schema = {}
+    for keyword, value in schema.items():
+        if keyword == "additionalItems":
+            if is_tuple:
+                settled["items"] = value
+        elif keyword == "items" and is_tuple:
+            settled["prefixItems"] = value
+        else:
+            settled[keyword] = value
+    return settled
+
+
+def settle_bounds(schema: Schema, pointer: str, *, draft: int | None) -> Schema:
+    """Draft 4's boolean exclusive bounds become numbers."""
+    settled = dict(schema)
+    for exclusive, inclusive in (
+        ("exclusiveMinimum", "minimum"),
+        ("exclusiveMaximum", "maximum"),
+    ):
+        is_exclusive = settled.get(exclusive)
+        if not isinstance(is_exclusive, bool):
+            continue
+        place = child(pointer, exclusive)
+        if draft not in (None, 4):
+            raise refused(f"{exclusive!r} is a number", place, exclusive)
+        del settled[exclusive]
+        if is_exclusive:
+            if inclusive not in settled:
+                raise refused(f"{exclusive!r} needs {inclusive!r}", place, exclusive)
+            settled[exclusive] = settled.pop(inclusive)
+    return settled
+
+
+def _types(value: Json, place: str, keyword: str) -> Json:
+    names = value if isinstance(value, list) else [value]
+    if not names:
+        raise refused("'type' names at least one type", place, keyword)
+    for name in names:
+        if name not in TYPES:
+            raise refused(f"unknown type {name!r}: one of {', '.join(TYPES)}", place, keyword)
+    if len(set(names)) != len(names):
+        raise refused("'type' names a type twice", place, keyword)
+    return value
+
+
+def _enum(value: Json, place: str, keyword: str) -> Json:
+    require_list(value, place, keyword)
+    if len(value) > MAX_ENUM:
+        raise refused(f"an enum has at most {MAX_ENUM} values", place, keyword)
+    return value
+
+
+def _any(value: Json, _place: str, _keyword: str) -> Json:
+    return value
+
+
+def _string(value: Json, place: str, keyword: str) -> str:
+    if not isinstance(value, str):
+        raise refused(f"{keyword!r} is a string", place, keyword)
+    return value
+
+
+def _number(value: Json, place: str, keyword: str) -> int | float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise refused(f"{keyword!r} is a number", place, keyword)
+    return value
+
+
+def _exclusive(value: Json, place: str, keyword: str) -> bool | int | float:
+    return value if isinstance(value, bool) else _number(value, place, keyword)
+
+
+def _positive(value: Json, place: str, keyword: str) -> int | float:
+    number = _number(value, place, keyword)
+    if number <= 0:
+        raise refused(f"{keyword!r} is greater than 0", place, keyword)
+    return int(number) if float(number).is_integer() and number < 2**53 else number
+
+
+def _count(value: Json, place: str, keyword: str) -> int:
+    number = _number(value, place, keyword)
+    if number < 0 or math.floor(number) != number:
+        raise refused(f"{keyword!r} is a whole number of at least 0", place, keyword)
+    if keyword.startswith("min") and number > MAX_REPEAT:
+        raise refused(f"{keyword!r} is at most {MAX_REPEAT}", place, keyword)
+    return int(number)
+
+
+def _required(value: Json, place: str, keyword: str) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        raise refused("'required' is an array of strings", place, keyword)
+    return list(dict.fromkeys(value))
+
+
+CHECKS: dict[str, Check] = {
+    "type": _types,
+    "enum": _enum,
+    "const": _any,
+    "required": _required,
+    "pattern": _string,
+    "format": _string,
+    "minimum": _number,
+    "maximum": _number,
+    "exclusiveMinimum": _exclusive,
+    "exclusiveMaximum": _exclusive,
+    "multipleOf": _positive,
+    "minLength": _count,
+    "maxLength": _count,
+    "minItems": _count,
+    "maxItems": _count,
+    "minProperties": _count,
+    "maxProperties": _count,
+}

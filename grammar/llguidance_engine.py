@@ -1,0 +1,131 @@
+"""The engine over llguidance. Imports that library; only grammar.engines imports this module.
+
+Its matcher never raises: it enters an error state in which it would allow nothing or, worse, be
+read as finished. Every call here therefore looks at the error state before it answers.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from llguidance import LLMatcher, LLParserLimits, LLTokenizer
+
+from grammar.coverage import CheckedSchema, check_schema
+from grammar.ending_matcher import EndingMatcher, EndTokens
+from grammar.errors import GrammarError, MatcherFailed, UnsupportedConstraint
+from grammar.literals import checked_regex, choice_strings
+from grammar.matcher import MaskRow, Vocabulary
+from grammar.spec import ConstraintSpec, EngineName
+
+if TYPE_CHECKING:
+    from llguidance._lib import JsonCompileOptions
+
+# Compact JSON. Without \u escapes each string has one spelling, so that an additional property
+# cannot repeat a declared one as "\u0061". The three switches of "x-guidance" that would weaken
+# a schema are pinned.
+JSON_OPTIONS: "JsonCompileOptions" = {
+    "whitespace_flexible": False,
+    "item_separator": ",",
+    "key_separator": ":",
+    "json_allowed_escapes": 'nrbtf\\"',
+    "lenient": False,
+    "coerce_one_of": False,
+}
+
+
+class LLGuidanceEngine:
+    """llguidance bound to one vocabulary. `compile` may be called from any thread."""
+
+    name: EngineName = "llguidance"
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self._end = EndTokens(vocabulary.eos_token_ids, vocab_size=vocabulary.vocab_size)
+        self._limits = LLParserLimits(verbose_errors=False)
+        try:
+            self._tokenizer = LLTokenizer(
+                vocabulary.tokenizer_json,
+                n_vocab=vocabulary.vocab_size,
+                eos_token=list(vocabulary.eos_token_ids),
+            )
+        except (ValueError, RuntimeError) as error:
+            raise GrammarError(f"llguidance cannot use this tokenizer: {error}") from error
+
+    def compile(self, spec: ConstraintSpec) -> EndingMatcher:
+        """See GrammarEngine.compile. Releases the GIL while the grammar is built."""
+        schema = check_schema(spec.value, self.name) if spec.kind == "json_schema" else None
+        grammar = _grammar(spec, schema)
+        matcher = LLMatcher(self._tokenizer, grammar, log_level=0, limits=self._limits)
+        complaint = matcher.get_error() or "; ".join(matcher.get_grammar_warnings())
+        if complaint:
+            raise _refusal(_first_line(complaint), schema)
+        return EndingMatcher(LLGuidanceParser(matcher), self._end)
+
+
+class LLGuidanceParser:
+    """A Parser over one LLMatcher."""
+
+    def __init__(self, matcher: LLMatcher) -> None:
+        self._matcher = matcher
+
+    def fill(self, mask_row: MaskRow) -> None:
+        self._matcher.unsafe_compute_mask_ptr(mask_row.ctypes.data, mask_row.nbytes)
+        self._raise_on_error()
+
+    def accept(self, token_ids: Sequence[int]) -> int:
+        num_accepted = self._matcher.try_consume_tokens(list(token_ids))
+        self._raise_on_error()
+        return num_accepted
+
+    def rollback(self, num_tokens: int) -> None:
+        self._matcher.rollback(num_tokens)
+        self._raise_on_error()
+
+    def fork(self) -> "LLGuidanceParser":
+        return LLGuidanceParser(self._matcher.deep_copy())
+
+    def forced_tokens(self) -> list[int]:
+        tokens = self._matcher.compute_ff_tokens()
+        self._raise_on_error()
+        return tokens
+
+    def is_accepting(self) -> bool:
+        is_accepting = self._matcher.is_accepting()
+        self._raise_on_error()
+        return is_accepting
+
+    def is_exhausted(self) -> bool:
+        is_stopped = self._matcher.is_stopped()
+        self._raise_on_error()
+        return is_stopped
+
+    def _raise_on_error(self) -> None:
+        if self._matcher.is_error():
+            raise MatcherFailed(_first_line(self._matcher.get_error()))
+
+
+def _grammar(spec: ConstraintSpec, schema: CheckedSchema | None) -> str:
+    if spec.kind == "regex":
+        return LLMatcher.grammar_from_regex(checked_regex(spec.value))
+    if spec.kind == "choice":
+        # One regex, not alternatives of a grammar: those are limited to 2,000 a row.
+        alternatives = map(_escaped, choice_strings(spec.value))
+        return LLMatcher.grammar_from_regex("|".join(alternatives))
+    text = schema.text if schema is not None else '{"type":"object"}'
+    return LLMatcher.grammar_from_json_schema(text, overrides=JSON_OPTIONS)
+
+
+def _escaped(text: str) -> str:
+    """The text as a Rust regex that matches only it."""
+    return "".join(
+        character if character.isascii() and character.isalnum() else f"\\x{{{ord(character):x}}}"
+        for character in text
+    )
+
+
+def _refusal(message: str, schema: CheckedSchema | None) -> UnsupportedConstraint:
+    pointer, keyword = schema.pointer_of(message) if schema is not None else ("", None)
+    return UnsupportedConstraint(message, pointer=pointer, keyword=keyword)
+
+
+def _first_line(message: str) -> str:
+    """llguidance appends its state to messages; the client needs what stands before."""
+    return message.split("\n<state>", 1)[0].strip()
