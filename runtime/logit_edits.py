@@ -73,9 +73,9 @@ def _leaves_nothing(forbid_ids: tuple[int, ...], mask: npt.NDArray[np.int32] | N
     """Whether every token that the mask allows is forbidden. Never so without a mask."""
     if mask is None:
         return False
-    words = mask.copy()
-    for token_id in set(forbid_ids):
-        words[token_id // 32] &= np.int32(~np.uint32(1 << (token_id % 32)).astype(np.int32))
+    words = mask.view(np.uint32).copy()
+    for token_id in forbid_ids:
+        words[token_id // 32] &= np.uint32(0xFFFFFFFF ^ (1 << (token_id % 32)))
     return not words.any()
 
 

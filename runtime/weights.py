@@ -4,7 +4,7 @@ What the names mean, and which must be there, is the business of runtime/models/
 """
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -59,11 +59,11 @@ class SafetensorsWeights:
     """Tensors of a Hugging Face folder, one or several files."""
 
     def __init__(self, folder: WeightFolder) -> None:
-        self._shards: dict[str, safe_open] = {}
+        self._shards: dict[str, Any] = {}  # safe_open is untyped
         self.shapes: dict[str, tuple[int, ...]] = {}
         for file in folder.files:
             try:
-                shard = safe_open(file, framework="pt")
+                shard: Any = safe_open(file, framework="pt")
                 shapes = {name: tuple(shard.get_slice(name).get_shape()) for name in shard.keys()}
             except (SafetensorError, OSError) as error:
                 raise ModelError(f"{file}: is damaged ({error}); download it again") from None

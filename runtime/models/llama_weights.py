@@ -134,7 +134,7 @@ class _Loader:
         stack = torch.empty(
             (sum(num_rows), self._p.hidden_size), dtype=self._dtype, device=self._device
         )
-        for part, rows in zip(parts, stack.split(num_rows), strict=True):
+        for part, rows in zip(parts, torch.split(stack, num_rows), strict=True):
             rows.copy_(self._read(part, layer))
         return stack
 
