@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
 from prometheus_client.core import CounterMetricFamily
-from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
@@ -140,7 +140,7 @@ class Metrics:
 
     def render(self) -> tuple[bytes, str]:
         """The exposition and its content type."""
-        return generate_latest(self._registry), CONTENT_TYPE_LATEST
+        return generate_latest(self._registry), CONTENT_TYPE_PLAIN_0_0_4
 
 
 class _SpanCollector(Collector):
