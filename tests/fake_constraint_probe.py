@@ -1,0 +1,44 @@
+"""A ConstraintProbe that compiles nothing: remembers what it was asked, refuses what it is told."""
+
+import asyncio
+from dataclasses import dataclass
+
+from grammar.errors import GrammarError
+from grammar.spec import ConstraintSpec
+
+
+@dataclass(frozen=True, slots=True)
+class FakeReport:
+    cached: bool
+    compile_ms: float
+    engine: str
+
+
+class FakeConstraintProbe:
+    """`error` is raised by check(). While `is_held`, check() waits for ever; `num_waiting` says
+    how many do."""
+
+    def __init__(self, error: GrammarError | None = None) -> None:
+        self.error = error
+        self.is_held = False
+        self.num_waiting = 0
+        self.checked: list[ConstraintSpec] = []
+
+    async def start(self) -> None:
+        return None
+
+    async def stop(self) -> None:
+        return None
+
+    async def check(self, spec: ConstraintSpec) -> FakeReport:
+        is_cached = spec in self.checked
+        self.checked.append(spec)
+        if self.is_held:
+            self.num_waiting += 1
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self.num_waiting -= 1
+        if self.error is not None:
+            raise self.error
+        return FakeReport(cached=is_cached, compile_ms=1.0, engine=spec.engine)
