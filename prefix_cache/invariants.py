@@ -41,13 +41,12 @@ def _check_roots(tree: RadixTree) -> None:
         assert isinstance(root, Root)
         assert root.namespace == namespace, "a root is filed under a wrong namespace"
         assert len(root.children), "an empty root was kept"
-        root.children.check_invariants()
+        _check_children(root)
 
 
 def _check_node(node: Node, page_size: int) -> None:
     assert node.num_pages == len(node.page_tokens) > 0, "an edge without pages"
-    assert all(child.parent is node for child in node.children), "a child has another parent"
-    node.children.check_invariants()
+    _check_children(node)
     sizes = [len(tokens) for tokens in node.page_tokens]
     if sizes[-1] < page_size:
         assert len(sizes) == 1, "a partial page inside an edge"
@@ -58,6 +57,11 @@ def _check_node(node: Node, page_size: int) -> None:
         assert node.num_locks or not is_superseded, "an unlocked superseded leaf was kept"
     else:
         assert set(sizes) == {page_size}, "a page that is not full inside an edge"
+
+
+def _check_children(node: Node) -> None:
+    assert all(child.parent is node for child in node.children), "a child has another parent"
+    node.children.check_invariants()
 
 
 def _check_locks(nodes: list[Node], lock_holders: Iterable[Node]) -> None:

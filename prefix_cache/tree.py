@@ -132,6 +132,7 @@ class RadixTree:
         if parent.children.has_extension(tokens):
             return [page_id]
         freed = self._drop_prefix_leaf(parent, tokens)
+        self._clock += 1
         leaf = self._add_child(parent, [tokens], [page_id])
         self.leaves.add(leaf, leaf.last_used)
         return freed
