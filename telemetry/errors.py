@@ -13,7 +13,7 @@ class SetupError(TelemetryError):
     """Stops the start; the message is one line with key, value and what is expected."""
 
     def __init__(self, key: str, value: str, *, expected: str) -> None:
-        super().__init__(f"{key}={value!r} cannot work: expected {expected}")
+        super().__init__(f"{key}={value!r} cannot work: expected {' '.join(expected.split())}")
         self.key = key
         self.value = value
         self.expected = expected

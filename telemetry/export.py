@@ -159,6 +159,7 @@ class BoundedExport(SpanProcessor):
 
     def __init__(self, exporter: SpanExporter, *, settings: BatchSettings, target: str) -> None:
         self.counts = SpanCounts()
+        self.target = target
         self._max_queue_size = settings.max_queue_size
         self._exporter = CountingExporter(exporter, counts=self.counts, target=target)
         self._batches = BatchSpanProcessor(

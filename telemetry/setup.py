@@ -27,9 +27,11 @@ def make_export(settings: ExportSettings) -> BoundedExport:
         exporter = _make_exporter(settings)
     except Exception as error:  # whatever the exporter raises for a bad variable, and it varies
         raise SetupError(
-            "OTEL_EXPORTER_OTLP_*", settings.endpoint, expected=f"a working exporter ({error})"
+            "OTEL_EXPORTER_OTLP_*",
+            _without_credentials(settings.endpoint),
+            expected=f"a working exporter ({error})",
         ) from error
-    target = f"{settings.endpoint} ({settings.protocol})"
+    target = f"{_without_credentials(settings.endpoint)} ({settings.protocol})"
     return BoundedExport(exporter, settings=settings.batch, target=target)
 
 
@@ -78,6 +80,11 @@ def _make_exporter(settings: ExportSettings) -> SpanExporter:
     )
 
     return HttpExporter()
+
+
+def _without_credentials(endpoint: str) -> str:
+    scheme, separator, rest = endpoint.rpartition("://")
+    return f"{scheme}{separator}{rest.rpartition('@')[2]}"
 
 
 def _resource(service_version: str) -> Resource:

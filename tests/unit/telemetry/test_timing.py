@@ -1,0 +1,50 @@
+"""TTFT, ITL and TPOT as the server and the load generator both define them."""
+
+from telemetry.timing import InterToken, StreamTimer
+
+MS = 1_000_000
+
+
+def test_ttft_is_from_the_start_to_the_first_token_of_any_choice() -> None:
+    timer = StreamTimer(start_ns=10 * MS)
+    timer.observe(1, 15 * MS, choice=1)
+    timer.observe(1, 16 * MS, choice=0)
+    assert timer.ttft_s == 0.005
+    assert timer.first_token_ns == 15 * MS
+
+
+def test_a_delta_without_tokens_is_no_arrival() -> None:
+    timer = StreamTimer(start_ns=0)
+    assert timer.observe(0, 5 * MS) is None
+    assert (timer.first_token_ns, timer.ttft_s) == (None, None)
+
+
+def test_a_delta_of_four_tokens_counts_four_gaps_of_a_quarter() -> None:
+    timer = StreamTimer(start_ns=0)
+    assert timer.observe(1, 10 * MS) is None
+    assert timer.observe(4, 30 * MS) == InterToken(seconds=0.005, num_tokens=4)
+    assert timer.observe(1, 31 * MS) == InterToken(seconds=0.001, num_tokens=1)
+
+
+def test_gaps_are_within_a_choice() -> None:
+    timer = StreamTimer(start_ns=0)
+    timer.observe(1, 1 * MS, choice=0)
+    assert timer.observe(1, 9 * MS, choice=1) is None
+    assert timer.observe(1, 11 * MS, choice=0) == InterToken(0.01, 1)
+
+
+def test_tpot_is_the_time_after_the_first_token_over_the_tokens_after_it() -> None:
+    timer = StreamTimer(start_ns=0)
+    timer.observe(1, 10 * MS)
+    assert timer.tpot_s() is None
+    timer.observe(2, 30 * MS)
+    timer.observe(2, 50 * MS)
+    assert timer.tpot_s() == 0.01
+    assert timer.tpot_s(choice=3) is None
+
+
+def test_a_clock_that_steps_back_gives_zero_and_never_less() -> None:
+    timer = StreamTimer(start_ns=10 * MS)
+    timer.observe(1, 9 * MS)
+    assert timer.ttft_s == 0.0
+    assert timer.observe(1, 8 * MS) == InterToken(0.0, 1)
