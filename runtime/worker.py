@@ -24,34 +24,20 @@ from runtime.config import RuntimeConfig
 from runtime.errors import ConfigError, RuntimePackageError
 from runtime.loop import Doorbell, RuntimeLoop
 from runtime.messages import EngineInfo, Goodbye
+from runtime.worker_options import EXIT_BAD_ARGUMENT, EXIT_LOAD_FAILED, WorkerOptions
 
 if TYPE_CHECKING:
     from types import FrameType
 
     from runtime.engine import Engine
 
-logger = logging.getLogger(__name__)
-
-EXIT_BAD_ARGUMENT = 2
-EXIT_LOAD_FAILED = 3
+logger = logging.getLogger("runtime.worker")
 
 # How long a failed load waits for its gateway's greeting, to say why.
 GOODBYE_WAIT_S = 2.0
 GOODBYE_LINGER_MS = 1000
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
-
-
-class WorkerOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`address` is ipc:// or tcp://; anyone who can reach it may use the runtime.
-
-    `parent_pid` is set by a supervisor: the process then ends when that one does.
-    """
-
-    address: str
-    config: RuntimeConfig
-    engine_id: str = "runtime"
-    parent_pid: int | None = None
 
 
 class StopSwitch:

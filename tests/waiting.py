@@ -9,5 +9,5 @@ POLL_S = 0.005
 async def until(condition: Callable[[], bool], *, timeout_s: float = 10.0) -> None:
     """Returns once the condition holds. Raises: TimeoutError."""
     async with asyncio.timeout(timeout_s):
-        while not condition():
+        while not condition():  # noqa: ASYNC110
             await asyncio.sleep(POLL_S)

@@ -1,0 +1,20 @@
+"""What a supervisor and a runtime process agree on: the process's one argument, its exit codes."""
+
+import msgspec
+
+from runtime.config import RuntimeConfig
+
+EXIT_BAD_ARGUMENT = 2
+EXIT_LOAD_FAILED = 3
+
+
+class WorkerOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`address` is ipc:// or tcp://; anyone who can reach it may use the runtime.
+
+    `parent_pid` is set by a supervisor: the process then ends when that one does.
+    """
+
+    address: str
+    config: RuntimeConfig
+    engine_id: str = "runtime"
+    parent_pid: int | None = None

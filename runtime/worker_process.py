@@ -1,0 +1,90 @@
+"""Starts and ends one runtime process (runtime.worker). Called by runtime.supervisor only."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from runtime.errors import ConfigError
+from runtime.wire import MAX_IPC_PATH_BYTES
+from runtime.worker_options import WorkerOptions
+
+PACKAGE_ROOT = Path(__file__).resolve().parent.parent
+
+# "/radixgate-" + 8 random characters + "/" + 12 digits of the socket's name, with some room.
+_IPC_NAME_BYTES = 40
+
+
+async def launch(options: WorkerOptions) -> asyncio.subprocess.Process:
+    """Starts `python -m runtime.worker` with this process's stdout and stderr.
+
+    Raises: OSError if the system cannot start one more process.
+    """
+    return await asyncio.create_subprocess_exec(
+        # -P: a folder named `runtime` where the server happens to be started must not shadow ours.
+        *(sys.executable, "-P", "-m", "runtime.worker", msgspec.json.encode(options).decode()),
+        stdin=asyncio.subprocess.DEVNULL,
+        env=_environment(),
+    )
+
+
+async def terminate(process: asyncio.subprocess.Process, *, grace_s: float) -> None:
+    """Asks the process to end, kills it after `grace_s`; returns when it is gone."""
+    with contextlib.suppress(ProcessLookupError):
+        process.terminate()
+    try:
+        async with asyncio.timeout(grace_s):
+            await process.wait()
+    except TimeoutError:
+        await kill(process)
+
+
+async def kill(process: asyncio.subprocess.Process) -> None:
+    """Ends the process, hung or stopped as it may be; returns when it is gone."""
+    with contextlib.suppress(ProcessLookupError):
+        process.kill()
+    await process.wait()
+
+
+def describe_exit(returncode: int) -> str:
+    """How the process ended, in words."""
+    if returncode >= 0:
+        return f"the runtime ended with exit code {returncode}"
+    try:
+        name = signal.Signals(-returncode).name
+    except ValueError:
+        name = f"signal {-returncode}"
+    return f"the runtime was ended by {name}"
+
+
+@contextlib.contextmanager
+def private_folder() -> Iterator[Path]:
+    """A new folder that only this user can enter, short enough for a socket; removed after use.
+
+    Raises: ConfigError if no temporary folder has a short enough path.
+    """
+    for base in (tempfile.gettempdir(), "/tmp", "/var/tmp"):
+        if len(os.fsencode(base)) + _IPC_NAME_BYTES <= MAX_IPC_PATH_BYTES and Path(base).is_dir():
+            break
+    else:
+        raise ConfigError("the path of the temporary folder is too long for a socket: set TMPDIR")
+    with tempfile.TemporaryDirectory(
+        prefix="radixgate-", dir=base, ignore_cleanup_errors=True
+    ) as folder:
+        yield Path(folder)
+
+
+def _environment() -> dict[str, str]:
+    """Ours, so that the child finds the same packages, installed or in a source tree."""
+    environment = dict(os.environ)
+    if PACKAGE_ROOT.name not in ("site-packages", "dist-packages"):
+        others = environment.get("PYTHONPATH")
+        paths = [str(PACKAGE_ROOT), others] if others else [str(PACKAGE_ROOT)]
+        environment["PYTHONPATH"] = os.pathsep.join(paths)
+    return environment
