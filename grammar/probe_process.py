@@ -1,0 +1,139 @@
+"""One child of a probe, seen from the parent: start, ask, kill. Owned by one job at a time."""
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+from grammar.errors import ConstraintTooExpensive, GrammarError, UnsupportedConstraint
+from grammar.matcher import Vocabulary
+from grammar.probe_frames import (
+    LENGTH_BYTES,
+    Broken,
+    FromChild,
+    Job,
+    Ready,
+    Setup,
+    Verdict,
+    body_length,
+    decode_from_child,
+    encode,
+)
+from grammar.spec import ConstraintSpec
+
+# Covers the import of xgrammar on a busy machine; a job's own limit starts after it.
+LOAD_LIMIT_S = 120.0
+# How a child ends that could not allocate (Rust aborts) or that the kernel chose to kill.
+MEMORY_SIGNALS = frozenset({signal.SIGABRT, signal.SIGKILL})
+
+
+class ProbeProcess:
+    """A running `python -m grammar.probe_worker`. Whoever gets an error from it kills it."""
+
+    def __init__(self, process: asyncio.subprocess.Process, memory_limit_bytes: int) -> None:
+        self._process = process
+        self._memory_limit_bytes = memory_limit_bytes
+
+    @classmethod
+    async def start(cls, vocabulary: Vocabulary, *, memory_limit_bytes: int) -> "ProbeProcess":
+        """Returns when the child is ready. Raises: GrammarError where it cannot be."""
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "grammar.probe_worker",
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            env=_environment(),
+            start_new_session=True,
+        )
+        child = cls(process, memory_limit_bytes)
+        try:
+            async with asyncio.timeout(LOAD_LIMIT_S):
+                await child._send_setup(vocabulary)
+                await child._expect_ready()
+        except BaseException as error:
+            await child.kill()
+            if isinstance(error, TimeoutError | OSError | EOFError):
+                raise GrammarError("the constraint checker cannot be started") from error
+            raise
+        return child
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.returncode is None
+
+    async def run(self, spec: ConstraintSpec, *, time_limit_s: float) -> Verdict:
+        """Raises: ConstraintTooExpensive past a limit, UnsupportedConstraint where the child
+        crashed, GrammarError where the engine cannot be loaded; then the child must be killed."""
+        try:
+            await self._send(encode(Job(spec)))
+            async with asyncio.timeout(LOAD_LIMIT_S):
+                await self._expect_ready()
+            async with asyncio.timeout(time_limit_s):
+                verdict = await self._receive()
+        except TimeoutError as error:
+            raise ConstraintTooExpensive(f"{time_limit_s:g} s") from error
+        except (EOFError, OSError) as error:
+            raise await self._cause_of_death() from error
+        if not isinstance(verdict, Verdict):
+            raise GrammarError("the constraint checker is out of step")
+        if verdict.out_of_memory:
+            raise self._too_large()
+        return verdict
+
+    async def kill(self) -> None:
+        """Ends the child at once and reaps it; idempotent."""
+        if self.is_alive:
+            self._process.kill()
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        await self._process.wait()
+
+    async def _send_setup(self, vocabulary: Vocabulary) -> None:
+        setup = Setup(
+            vocabulary.tokenizer_json,
+            vocabulary.vocab_size,
+            vocabulary.eos_token_ids,
+            self._memory_limit_bytes,
+        )
+        await self._send(encode(setup))
+
+    async def _send(self, frame: bytes) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(frame)
+        await self._process.stdin.drain()
+
+    async def _receive(self) -> FromChild:
+        assert self._process.stdout is not None
+        prefix = await self._process.stdout.readexactly(LENGTH_BYTES)
+        body = await self._process.stdout.readexactly(body_length(prefix))
+        return decode_from_child(body)
+
+    async def _expect_ready(self) -> None:
+        message = await self._receive()
+        if isinstance(message, Broken):
+            raise GrammarError(message.reason)
+        if not isinstance(message, Ready):
+            raise GrammarError("the constraint checker is out of step")
+
+    async def _cause_of_death(self) -> GrammarError:
+        code = await self._process.wait()
+        if -code in MEMORY_SIGNALS:
+            return self._too_large()
+        return UnsupportedConstraint("the grammar engine crashed while compiling the constraint")
+
+    def _too_large(self) -> ConstraintTooExpensive:
+        return ConstraintTooExpensive(f"{self._memory_limit_bytes // 2**20} MiB of memory")
+
+
+def _environment() -> dict[str, str]:
+    """Ours, with this package importable and one thread for the libraries."""
+    root = str(Path(__file__).resolve().parent.parent)
+    path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
+    return {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
