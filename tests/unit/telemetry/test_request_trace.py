@@ -58,7 +58,12 @@ def id_of(span: ReadableSpan) -> int:
     return context.span_id
 
 
-def test_success_is_a_server_span_over_a_model_span_over_phases(recorder: Recorder) -> None:
+PHASES = ("tokenize", "queue", "cache.match", "prefill", "decode")
+
+
+@pytest.fixture
+def answered(recorder: Recorder) -> RequestTrace:
+    """A request that went through all phases, one nanosecond each."""
     trace = recorder.start()
     trace.describe(
         operation="chat",
@@ -89,9 +94,13 @@ def test_success_is_a_server_span_over_a_model_span_over_phases(recorder: Record
         cached_tokens=16,
         completion_tokens=3,
     )
+    return trace
 
+
+def test_success_has_a_server_span_at_the_root(recorder: Recorder, answered: RequestTrace) -> None:
     tree = recorder.tree()
-    server, inner = tree["POST /v1/chat/completions"], tree["chat m"]
+    server = tree["POST /v1/chat/completions"]
+    assert f"{id_of(server):016x}" in answered.traceparent
     assert server.kind is SpanKind.SERVER
     assert parent_of(server) is None
     assert dict(server.attributes or {}) == {
@@ -101,8 +110,17 @@ def test_success_is_a_server_span_over_a_model_span_over_phases(recorder: Record
         "radixgate.outcome": "ok",
         "radixgate.tenant": "t1",
     }
+    assert {span.status.status_code for span in tree.values()} == {StatusCode.UNSET}
+    assert set(tree) == {server.name, "chat m", *PHASES}
+
+
+def test_success_has_a_model_span_with_request_response_and_usage(
+    recorder: Recorder, answered: RequestTrace
+) -> None:
+    tree = recorder.tree()
+    inner = tree["chat m"]
     assert inner.kind is SpanKind.INTERNAL
-    assert parent_of(inner) == id_of(server)
+    assert parent_of(inner) == id_of(tree["POST /v1/chat/completions"])
     assert dict(inner.attributes or {}) == {
         "gen_ai.operation.name": "chat",
         "gen_ai.provider.name": "radixgate",
@@ -121,17 +139,20 @@ def test_success_is_a_server_span_over_a_model_span_over_phases(recorder: Record
         "radixgate.ttft_ms": 2.0,
     }
     assert [(event.name, event.timestamp) for event in inner.events] == [
-        ("first_token", at + 2_000_000)
+        ("first_token", answered.start_ns + 2_000_000)
     ]
-    phases = ["tokenize", "queue", "cache.match", "prefill", "decode"]
-    assert set(tree) == {server.name, inner.name, *phases}
-    for offset, name in enumerate(phases):
-        span = tree[name]
-        assert parent_of(span) == id_of(inner)
-        assert (span.start_time, span.end_time) == (at + offset, at + offset + 1)
+
+
+def test_success_has_a_span_for_each_phase_with_its_own_times(
+    recorder: Recorder, answered: RequestTrace
+) -> None:
+    tree = recorder.tree()
+    for offset, name in enumerate(PHASES):
+        span, at = tree[name], answered.start_ns + offset
+        assert parent_of(span) == id_of(tree["chat m"])
+        assert (span.start_time, span.end_time) == (at, at + 1)
         assert span.kind is SpanKind.INTERNAL
     assert dict(tree["prefill"].attributes or {}) == {"radixgate.tokens": 4}
-    assert {span.status.status_code for span in tree.values()} == {StatusCode.UNSET}
 
 
 def test_an_abort_is_an_error_with_its_own_type_and_event(recorder: Recorder) -> None:
