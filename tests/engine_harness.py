@@ -1,10 +1,11 @@
 """An engine over the fake executor with everything a test needs to drive and question it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from grammar.spec import ConstraintSpec
 from prefix_cache import PrefixCache
+from runtime.batch import RowKey
 from runtime.config import RuntimeConfig
 from runtime.engine import Engine
 from runtime.grammar_builder import GrammarBuilder
@@ -19,6 +20,8 @@ from runtime.messages import (
     Submit,
     TokenEvent,
 )
+from runtime.phases import PhaseLog
+from runtime.request import Request, Sequence, SequenceState
 from tests.fake_executor import Chooser, FakeExecutor
 
 GATEWAY = b"gateway"
@@ -114,6 +117,38 @@ def make_submit(
     )
 
 
+def make_sequence(
+    prompt: Iterable[int],
+    *,
+    key: int = 0,
+    choice: int = 0,
+    sampling: Sampling | None = None,
+    namespace: bytes = b"",
+    use_cache: bool = True,
+    constraint: ConstraintSpec | None = None,
+) -> Sequence:
+    """One choice of a request that is nowhere queued."""
+    submit = make_submit(
+        f"request {key}",
+        prompt,
+        sampling=sampling,
+        namespace=namespace,
+        use_cache=use_cache,
+        constraint=constraint,
+    )
+    request = Request(GATEWAY, submit, tuple(submit.prompt_token_ids))
+    sequence = Sequence(
+        key=RowKey(key),
+        request=request,
+        choice=choice,
+        token_ids=list(request.prompt_ids),
+        phases=PhaseLog(choice, queued_since_ns=0),
+        state=SequenceState.BUILDING,
+    )
+    request.sequences.append(sequence)
+    return sequence
+
+
 class EngineHarness:
     """`answers` fills by (gateway, request id, choice) as steps are taken."""
 
@@ -200,7 +235,7 @@ class EngineHarness:
         assert self.engine.next_deadline_ns() is None
 
 
-def alone(request: Submit, choice: int = 0) -> Sequence[int]:
+def alone(request: Submit, choice: int = 0) -> list[int]:
     """What the choice answers in an engine of its own without any reuse."""
     harness = EngineHarness(max_step_tokens=4096, max_model_len=8192, num_pages=512)
     harness.submit(request)

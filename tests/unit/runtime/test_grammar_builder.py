@@ -1,0 +1,105 @@
+"""The side thread that builds matchers."""
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from grammar.matcher import Vocabulary
+from grammar.spec import ConstraintSpec
+from runtime.grammar_builder import Build, BuildOutcome, GrammarBuilder
+from tests.engine_harness import EOS, VOCAB_SIZE
+from tests.fake_grammar import PANIC, UNSUPPORTED, FakeGrammarEngine, script_spec
+
+ONE, TWO, THREE = script_spec([1]), script_spec([2]), script_spec([3])
+
+
+class Bench:
+    """A builder over a fake engine; `wait` returns once a build is there."""
+
+    def __init__(self) -> None:
+        self.engine = FakeGrammarEngine()
+        self.rings = threading.Semaphore(0)
+        self.builder = GrammarBuilder(
+            Vocabulary("{}", VOCAB_SIZE, (EOS,)),
+            load=self.engine.load,
+            on_ready=self.rings.release,
+            cache_size=2,
+        )
+
+    def wait(self) -> None:
+        assert self.rings.acquire(timeout=5.0), "no build became ready"
+
+    def build(self, spec: ConstraintSpec) -> BuildOutcome:
+        build = self.builder.start(spec)
+        if build.outcome is None:
+            self.wait()
+        assert build.outcome is not None
+        return build.outcome
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    bench = Bench()
+    yield bench
+    bench.engine.gate.set()
+    bench.builder.close()
+
+
+def test_a_build_ends_with_a_matcher_and_rings(bench: Bench) -> None:
+    outcome = bench.build(ONE)
+    assert outcome.matcher is not None
+    assert outcome.matcher.fork().forced_tokens() == [1]
+    assert outcome.start_ns <= outcome.end_ns
+
+
+def test_equal_constraints_are_built_once_even_while_one_is_under_way(bench: Bench) -> None:
+    bench.engine.gate.clear()
+    first, second = bench.builder.start(ONE), bench.builder.start(script_spec([1]))
+    bench.engine.gate.set()
+    bench.wait()
+    assert first is second
+    assert bench.build(ONE) is first.outcome
+    assert bench.engine.compiled == [ONE.value]
+
+
+def test_the_least_recently_asked_for_is_forgotten_first(bench: Bench) -> None:
+    for spec in (ONE, TWO, ONE, THREE, ONE, TWO):
+        bench.build(spec)
+    assert bench.engine.compiled == [ONE.value, TWO.value, THREE.value, TWO.value]
+
+
+def test_a_constraint_that_cannot_be_built_says_why_and_is_tried_again(bench: Bench) -> None:
+    spec = ConstraintSpec(kind="regex", value=UNSUPPORTED)
+    assert bench.build(spec).error == "lookbehind is not supported"
+    assert bench.build(spec).matcher is None
+    assert bench.engine.compiled == [UNSUPPORTED, UNSUPPORTED]
+
+
+def test_a_panic_in_the_library_fails_that_build_alone(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    outcome = bench.build(ConstraintSpec(kind="regex", value=PANIC))
+    assert outcome.error == "the constraint could not be built: Panic"
+    assert "failed" in caplog.text
+    assert bench.build(ONE).matcher is not None
+
+
+def test_a_build_that_nobody_waits_for_is_not_begun(bench: Bench) -> None:
+    bench.engine.gate.clear()
+    bench.builder.start(ONE)
+    dropped: Build = bench.builder.start(TWO)
+    bench.builder.start(THREE)
+    bench.builder.drop(dropped)
+    bench.engine.gate.set()
+    bench.wait()
+    bench.wait()
+    assert bench.engine.compiled == [ONE.value, THREE.value]
+    assert bench.build(TWO).matcher is not None
+
+
+def test_close_ends_the_thread(bench: Bench) -> None:
+    names_before = {thread.name for thread in threading.enumerate()}
+    bench.builder.close()
+    names_after = {thread.name for thread in threading.enumerate()}
+    assert names_before - names_after == {"grammar-builder"}

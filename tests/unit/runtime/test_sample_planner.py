@@ -1,0 +1,87 @@
+"""The plan by which the executor samples."""
+
+import json
+from itertools import count
+
+import numpy as np
+
+from runtime.finish_rules import FinishRules
+from runtime.messages import Sampling
+from runtime.request import Sequence
+from runtime.sample_planner import SamplePlanner
+from tests.engine_harness import EOS, VOCAB_SIZE, make_sequence
+from tests.fake_grammar import BrokenMatcher, ScriptMatcher, script_spec
+
+
+def make_planner() -> SamplePlanner:
+    rules = FinishRules(frozenset({EOS}), max_model_len=1000)
+    ticks = count(step=250)
+    return SamplePlanner(rules, vocab_size=VOCAB_SIZE, max_rows=4, timer=lambda: next(ticks))
+
+
+def constrained(*allowed: list[int], key: int = 0) -> Sequence:
+    sequence = make_sequence([1, 2], key=key)
+    script = json.loads(script_spec(*allowed).value)
+    sequence.matcher = ScriptMatcher(script["allowed"], script["accepting_from"])
+    return sequence
+
+
+def bits(row: np.ndarray) -> list[int]:
+    return [one for one in range(32 * len(row)) if int(row[one // 32]) >> (one % 32) & 1]
+
+
+def test_only_constrained_rows_have_masks_numbered_in_order() -> None:
+    free = make_sequence([1], key=1)
+    plan = make_planner().plan([free, constrained([3, 31, 40], key=2), constrained([5], key=3)])
+    assert [row.mask for row in plan.rows] == [None, 0, 1]
+    assert plan.masks is not None
+    assert [bits(row) for row in plan.masks] == [[3, 31, 40], [5]]
+
+
+def test_without_constraints_there_is_no_mask_array() -> None:
+    assert make_planner().plan([make_sequence([1])]).masks is None
+
+
+def test_a_broken_matcher_leaves_its_row_empty_and_the_others_whole() -> None:
+    broken = make_sequence([1], key=1)
+    broken.matcher = BrokenMatcher([[1]], 1)
+    plan = make_planner().plan([broken, constrained([5], key=2)])
+    assert plan.masks is not None
+    assert [bits(row) for row in plan.masks] == [[], [5]]
+
+
+def test_mask_time_is_added_to_the_sequence() -> None:
+    sequence, planner = constrained([5]), make_planner()
+    planner.plan([sequence])
+    planner.plan([sequence])
+    assert sequence.phases.mask_time_ns == 500
+
+
+def test_a_row_carries_the_history_only_for_penalties_that_need_it() -> None:
+    rows = []
+    for sampling in (
+        Sampling(max_tokens=9),
+        Sampling(max_tokens=9, presence_penalty=0.5),
+        Sampling(max_tokens=9, frequency_penalty=-0.5),
+        Sampling(max_tokens=9, repetition_penalty=1.2),
+    ):
+        sequence = make_sequence([1, 2], sampling=sampling)
+        sequence.token_ids += [7]
+        (row,) = make_planner().plan([sequence]).rows
+        rows.append((row.prompt_ids, row.output_ids))
+    assert rows == [((), ()), ((), (7,)), ((), (7,)), ((1, 2), (7,))]
+
+
+def test_noise_depends_on_the_choice_and_the_number_of_generated_tokens() -> None:
+    sequence = make_sequence([1, 2], choice=3)
+    sequence.token_ids += [7, 8]
+    (row,) = make_planner().plan([sequence]).rows
+    assert (row.choice, row.position) == (3, 2)
+
+
+def test_forbidden_ids_follow_the_sequence() -> None:
+    sequence = make_sequence([1], sampling=Sampling(max_tokens=9, min_tokens=1))
+    planner = make_planner()
+    assert planner.plan([sequence]).rows[0].forbid_ids == (EOS,)
+    sequence.token_ids += [7]
+    assert planner.plan([sequence]).rows[0].forbid_ids == ()

@@ -1,0 +1,213 @@
+"""Who runs in a step, with how many tokens, in which pages."""
+
+from prefix_cache import PrefixCache
+from runtime.counters import Counters
+from runtime.phases import QueueReason
+from runtime.request import Sequence, SequenceState
+from runtime.schedule import Schedule
+from runtime.scheduler import Scheduler, SchedulerLimits
+from tests.engine_harness import PAGE_SIZE, StepClock, make_sequence
+
+
+class Bench:
+    """A scheduler whose steps always succeed; every sampled token is `next_token`."""
+
+    def __init__(
+        self, *, num_pages: int = 64, budget: int = 32, max_running: int = 8, watermark: int = 0
+    ) -> None:
+        self.cache = PrefixCache(num_pages=num_pages, page_size=PAGE_SIZE)
+        self.counters = Counters()
+        limits = SchedulerLimits(PAGE_SIZE, max_running, budget, watermark)
+        self.scheduler = Scheduler(self.cache, limits, counters=self.counters, clock=StepClock())
+
+    def add(self, num_tokens: int, *, key: int, use_cache: bool = True) -> Sequence:
+        """A prompt that shares no page with another key's."""
+        prompt = [key, *range(num_tokens - 1)]
+        sequence = make_sequence(prompt, key=key, use_cache=use_cache)
+        self.scheduler.add(sequence)
+        return sequence
+
+    def step(self) -> Schedule:
+        schedule = self.scheduler.schedule()
+        self.scheduler.advance(schedule)
+        for sequence in schedule.sampled:
+            sequence.token_ids.append(90)
+        self.cache.check_invariants()
+        return schedule
+
+
+def shares(schedule: Schedule) -> list[tuple[int, int]]:
+    return [(row.key, len(row.token_ids)) for row in schedule.batch.rows]
+
+
+def test_a_long_prompt_is_computed_in_chunks_of_the_budget() -> None:
+    bench = Bench(budget=32)
+    bench.add(70, key=0)
+    assert [shares(bench.step()) for _ in range(4)] == [[(0, 32)], [(0, 32)], [(0, 6)], [(0, 1)]]
+
+
+def test_decode_rows_come_before_prefill_and_prefill_takes_what_is_left() -> None:
+    bench = Bench(budget=32)
+    bench.add(70, key=0)
+    bench.step()
+    bench.add(5, key=1)
+    bench.step()
+    assert shares(bench.step()) == [(0, 6), (1, 5)]
+    bench.add(70, key=2)
+    assert shares(bench.step()) == [(0, 1), (1, 1), (2, 30)]
+
+
+def test_a_running_prefill_comes_before_admission() -> None:
+    bench = Bench(budget=32)
+    bench.add(40, key=0)
+    waiting = bench.add(40, key=1)
+    assert shares(bench.step()) == [(0, 32)]
+    assert waiting.phases.queue_reason is QueueReason.BUDGET
+    assert shares(bench.step()) == [(0, 8), (1, 24)]
+
+
+def test_no_more_run_than_there_are_slots() -> None:
+    bench = Bench(max_running=2, budget=100)
+    sequences = [bench.add(5, key=key) for key in range(3)]
+    assert shares(bench.step()) == [(0, 5), (1, 5)]
+    assert sequences[2].phases.queue_reason is QueueReason.SLOTS
+    bench.scheduler.end(sequences[0])
+    assert shares(bench.step()) == [(1, 1), (2, 5)]
+
+
+def test_admission_takes_pages_for_the_whole_input() -> None:
+    bench = Bench(num_pages=10, budget=16)
+    bench.add(100, key=0)
+    bench.step()
+    assert bench.cache.counts().free == 3
+
+
+def test_a_request_that_does_not_fit_now_is_not_overtaken() -> None:
+    bench = Bench(num_pages=10, budget=200)
+    first = bench.add(90, key=0)
+    large, small = bench.add(100, key=1), bench.add(5, key=2)
+    assert shares(bench.step()) == [(0, 90)]
+    assert large.phases.queue_reason is small.phases.queue_reason is QueueReason.MEMORY
+    bench.scheduler.end(first)
+    assert shares(bench.step()) == [(1, 100), (2, 5)]
+
+
+def test_the_watermark_is_kept_free_beside_others_but_not_alone() -> None:
+    bench = Bench(num_pages=10, budget=200, watermark=3)
+    bench.add(128, key=0)
+    assert shares(bench.step()) == [(0, 128)]
+    bench.add(16, key=1)
+    assert shares(bench.step()) == [(0, 1)]
+
+
+def test_what_cannot_run_even_alone_is_reported_and_blocks_nobody() -> None:
+    bench = Bench(num_pages=4, budget=200)
+    huge = bench.add(80, key=0)
+    bench.add(5, key=1)
+    schedule = bench.scheduler.schedule()
+    assert schedule.unfit == (huge,)
+    assert shares(schedule) == [(1, 5)]
+
+
+def test_the_sequence_admitted_last_is_preempted_and_goes_to_the_head() -> None:
+    bench = Bench(num_pages=4, budget=200)
+    first, second = bench.add(30, key=0), bench.add(30, key=1)
+    late = bench.add(40, key=2)
+    steps = [shares(bench.step()) for _ in range(4)]
+    assert steps[0] == [(0, 30), (1, 30)]
+    assert steps[3] == [(0, 1)]
+    assert (first.state, second.state) == (SequenceState.RUNNING, SequenceState.WAITING)
+    assert (bench.counters.preemptions, second.phases.num_preemptions) == (1, 1)
+    bench.scheduler.end(first)
+    assert shares(bench.step())[0][0] == second.key
+    assert late.state is SequenceState.WAITING
+
+
+def test_a_sequence_that_was_placed_already_can_still_be_preempted() -> None:
+    """Decode rows are placed first; an older prefill may then take a decode row's pages."""
+    bench = Bench(num_pages=5, budget=40)
+    older = bench.add(38, key=0)
+    bench.step()
+    younger = bench.add(30, key=1)
+    bench.step()
+    older.token_ids += [90] * 20
+    schedule = bench.scheduler.schedule()
+    assert shares(schedule) == [(0, 21)]
+    assert younger.state is SequenceState.WAITING
+
+
+def test_a_preempted_sequence_resumes_from_what_is_left_in_the_tree() -> None:
+    bench = Bench(num_pages=4, budget=200)
+    first, second = bench.add(30, key=0), bench.add(30, key=1)
+    for _ in range(4):
+        bench.step()
+    assert second.state is SequenceState.WAITING
+    bench.scheduler.end(first)
+    bench.step()
+    assert second.state is SequenceState.RUNNING
+    assert second.num_cached_tokens == 0
+    assert second.num_recomputed_tokens == bench.counters.recomputed_tokens
+    assert bench.counters.computed_prompt_tokens == 60
+    assert bench.counters.cached_tokens == 0
+
+
+def test_the_last_token_is_computed_even_if_all_are_cached() -> None:
+    bench = Bench(budget=200)
+    first = bench.add(32, key=7)
+    bench.step()
+    bench.scheduler.end(first)
+    again = make_sequence([7, *range(31)], key=8)
+    bench.scheduler.add(again)
+    assert shares(bench.step()) == [(8, 1)]
+    assert again.num_cached_tokens == 31
+    assert bench.counters.prompt_tokens == 64
+    assert bench.counters.cached_tokens + bench.counters.computed_prompt_tokens == 64
+
+
+def test_full_pages_are_shared_while_their_sequence_still_runs() -> None:
+    bench = Bench(budget=20)
+    bench.add(70, key=3)
+    bench.step()
+    assert bench.cache.peek(b"", [3, *range(69)]) == 16
+    bench.step()
+    assert bench.cache.peek(b"", [3, *range(69)]) == 32
+
+
+def test_a_private_sequence_leaves_nothing_in_the_tree() -> None:
+    bench = Bench(budget=200)
+    private = bench.add(70, key=3, use_cache=False)
+    bench.step()
+    bench.scheduler.end(private)
+    assert bench.cache.counts().free == 64
+
+
+def test_a_follower_is_passed_over_without_blocking_those_behind() -> None:
+    bench = Bench(budget=48)
+    bench.add(70, key=5)
+    follower = make_sequence([5, *range(69)], key=6)
+    bench.scheduler.add(follower)
+    bench.add(20, key=7)
+    assert shares(bench.step()) == [(5, 48)]
+    assert follower.phases.queue_reason is QueueReason.BUDGET
+    assert shares(bench.step()) == [(5, 22), (7, 20)]
+    assert follower.phases.queue_reason is QueueReason.PREFIX
+    assert shares(bench.step()) == [(5, 1), (7, 1), (6, 6)]
+    assert follower.num_cached_tokens == 64
+
+
+def test_ending_is_idempotent_in_every_state() -> None:
+    bench = Bench(max_running=1)
+    runs, waits, builds = bench.add(20, key=0), bench.add(20, key=1), make_sequence([1], key=2)
+    bench.step()
+    for sequence in (runs, waits, builds, runs, waits, builds):
+        bench.scheduler.end(sequence)
+    assert (bench.scheduler.num_running, bench.scheduler.num_waiting) == (0, 0)
+    assert bench.cache.counts().held == bench.cache.counts().locked == 0
+
+
+def test_only_what_was_computed_is_kept_when_a_sequence_ends_between_chunks() -> None:
+    bench = Bench(budget=20)
+    sequence = bench.add(70, key=3)
+    bench.step()
+    bench.scheduler.end(sequence)
+    assert bench.cache.peek(b"", [3, *range(69)]) == 20
