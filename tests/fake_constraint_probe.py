@@ -16,12 +16,13 @@ class FakeReport:
 
 class FakeConstraintProbe:
     """`error` is raised by check(). While `is_held`, check() waits for ever; `num_waiting` says
-    how many do."""
+    how many do, and `reached` is set when the first begins to."""
 
     def __init__(self, error: GrammarError | None = None) -> None:
         self.error = error
         self.is_held = False
         self.num_waiting = 0
+        self.reached = asyncio.Event()
         self.checked: list[ConstraintSpec] = []
 
     async def start(self) -> None:
@@ -35,6 +36,7 @@ class FakeConstraintProbe:
         self.checked.append(spec)
         if self.is_held:
             self.num_waiting += 1
+            self.reached.set()
             try:
                 await asyncio.Event().wait()
             finally:
