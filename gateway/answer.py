@@ -1,0 +1,205 @@
+"""Runs one validated request and answers it, whole or as a stream.
+
+The request holds its place in the limiter until its last byte. Its status is decided before the
+first byte: a stream's headers wait for the engine's admission or for the first keep-alive.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+from typing import cast
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from gateway.errors import DeadlineExceeded, GatewayError, ServerError
+from gateway.generation import (
+    Admitted,
+    ChoiceFinished,
+    Completed,
+    GenerationEvent,
+    GenerationRequest,
+    Generator,
+    TextDelta,
+    Usage,
+)
+from gateway.limiter import Admission, Limiter
+from gateway.middleware import IGNORED_HEADER, JSONBody
+from gateway.parameters import ignored_header
+from gateway.request_context import RequestContext, request_context
+from gateway.schemas.answer import ChoiceResult, Presenter
+from gateway.settings import KeepAliveMode
+from gateway.sse import PING, EventStream, error_frame
+
+# The engine ends a request at its deadline and says what it did; this is for when it cannot.
+DEADLINE_GRACE_S = 1.0
+# A client that does not read cannot keep a failed stream open longer than this.
+LAST_FRAME_S = 5.0
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One validated request: who computes it, and how its answer looks. `ignored` are the names
+    of parameters without effect."""
+
+    generator: Generator
+    request: GenerationRequest
+    presenter: Presenter
+    num_choices: int
+    is_stream: bool
+    ignored: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class KeepAlive:
+    """What a silent stream sends, and after how long."""
+
+    mode: KeepAliveMode
+    interval_s: float
+
+    def frame(self, presenter: Presenter) -> bytes | None:
+        if self.mode == "off":
+            return None
+        return PING if self.mode == "comment" else presenter.silence()
+
+
+class Answer(Response):
+    """The response of a generation route: all work happens while it is sent."""
+
+    def __init__(
+        self,
+        call: Call,
+        *,
+        limiter: Limiter,
+        keep_alive: KeepAlive,
+        clock: Callable[[], int] = time.time_ns,
+    ) -> None:
+        super().__init__()
+        self._call = call
+        self._limiter = limiter
+        self._keep_alive = keep_alive
+        self._clock = clock
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        context = request_context(scope)
+        _name_ignored(context, self._call.ignored)
+        with self._limiter.admit(context.tenant) as admission:
+            async with aclosing(self._events(context, admission)) as events:
+                if self._call.is_stream:
+                    await self._stream(events, context, send=send)
+                else:
+                    response = await self._whole(events)
+                    await response(scope, receive, send)
+
+    async def _events(
+        self, context: RequestContext, admission: Admission
+    ) -> AsyncGenerator[GenerationEvent, None]:
+        """The request's life as the generator tells it, observed on the way."""
+        observation = context.observation
+        assert observation is not None, "generation routes are observed"
+        prepared = await self._call.generator.prepare(self._call.request)
+        observation.add_phases(prepared.phases)
+        _name_ignored(context, (*self._call.ignored, *prepared.ignored))
+        admission.add_prompt_tokens(prepared.num_prompt_tokens)
+        async with aclosing(_closable(self._call.generator.generate(prepared))) as events:
+            async for event in events:
+                observation.event(event)
+                yield event
+
+    async def _whole(self, events: AsyncIterator[GenerationEvent]) -> Response:
+        choices = [ChoiceResult() for _ in range(self._call.num_choices)]
+        usage: Usage | None = None
+        async with self._deadline():
+            async for event in events:
+                match event:
+                    case TextDelta():
+                        choices[event.choice].add(event)
+                    case ChoiceFinished():
+                        choices[event.choice].finish_reason = event.reason
+                    case Completed():
+                        usage = event.usage
+        if usage is None:
+            raise _incomplete()
+        return JSONBody(self._call.presenter.body(choices, usage))
+
+    async def _stream(
+        self, events: AsyncIterator[GenerationEvent], context: RequestContext, *, send: Send
+    ) -> None:
+        presenter = self._call.presenter
+        stream = EventStream(send, opening=presenter.opening())
+        silence = self._keep_alive.frame(presenter)
+        async with stream.kept_alive(self._keep_alive.interval_s, silence):
+            try:
+                async with self._deadline():
+                    await self._write_events(events, stream)
+            except Exception as error:
+                if not stream.is_started:
+                    raise
+                await self._fail(stream, context, error)
+        await stream.finish()
+
+    async def _write_events(
+        self, events: AsyncIterator[GenerationEvent], stream: EventStream
+    ) -> None:
+        presenter = self._call.presenter
+        is_complete = False
+        async for event in events:
+            match event:
+                case Admitted():
+                    await stream.start()
+                case TextDelta():
+                    frame = presenter.delta(event)
+                    if frame:
+                        await stream.write(frame)
+                case ChoiceFinished():
+                    await stream.write(presenter.finish(event))
+                case Completed():
+                    is_complete = True
+                    await stream.write(presenter.closing(event.usage))
+        if not is_complete:
+            raise _incomplete()
+
+    async def _fail(self, stream: EventStream, context: RequestContext, error: Exception) -> None:
+        """The status is out: the error becomes the stream's last event, and no [DONE] follows."""
+        if not isinstance(error, GatewayError):
+            _logger.error("request %s failed in its stream", context.request_id, exc_info=error)
+            error = ServerError(
+                "The server had an error while it answered; its log names it under request id "
+                f"{context.request_id}."
+            )
+        if context.observation is not None:
+            context.observation.fail(error)
+        async with asyncio.timeout(LAST_FRAME_S):
+            await stream.write(error_frame(error))
+
+    @asynccontextmanager
+    async def _deadline(self) -> AsyncIterator[None]:
+        """Raises: DeadlineExceeded when the block outlives the request's deadline."""
+        deadline_ns = self._call.request.deadline_ns
+        left_s = max(0, deadline_ns - self._clock()) / 1e9 + DEADLINE_GRACE_S
+        try:
+            async with asyncio.timeout(left_s if deadline_ns else None) as scope:
+                yield
+        except TimeoutError:
+            if not scope.expired():
+                raise
+            raise DeadlineExceeded("The request took longer than the server allows.") from None
+
+
+def _name_ignored(context: RequestContext, names: tuple[str, ...]) -> None:
+    if names:
+        context.response_headers[IGNORED_HEADER] = ignored_header(names)
+
+
+def _incomplete() -> ServerError:
+    return ServerError("The engine ended the answer before it was complete.")
+
+
+def _closable(events: AsyncIterator[GenerationEvent]) -> AsyncGenerator[GenerationEvent, None]:
+    """Generators promise that closing the iterator early aborts the request."""
+    return cast("AsyncGenerator[GenerationEvent, None]", events)

@@ -1,0 +1,171 @@
+"""Builds the HTTP application over an engine and the generators that use it. No module state."""
+
+import hashlib
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from importlib import metadata
+from typing import Protocol
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
+
+from gateway.auth import ApiKeys, AuthMiddleware
+from gateway.disconnect import DisconnectMiddleware
+from gateway.errors import GatewayError, InvalidRequest, MethodNotAllowed, NotFound
+from gateway.lifecycle import Lifecycle
+from gateway.limiter import Limiter, Limits
+from gateway.middleware import (
+    EXPOSED_HEADERS,
+    BodyLimitMiddleware,
+    Cors,
+    ErrorMiddleware,
+    RequestContextMiddleware,
+    error_response,
+)
+from gateway.observation import ObservationMiddleware
+from gateway.registry import ModelRegistry
+from gateway.routes.chat import chat_router
+from gateway.routes.completions import completions_router
+from gateway.routes.health import health_router
+from gateway.routes.metrics import metrics_router
+from gateway.routes.models import models_router
+from gateway.serving import Serving
+from gateway.settings import Settings
+from runtime.messages import EngineInfo
+from runtime.token_engine import TokenEngine
+from telemetry.metrics import Metrics
+from telemetry.tracing import Tracing
+
+_MIB = 1024 * 1024
+
+
+class Service(Protocol):
+    """Something that lives as long as the app: started before it serves, stopped after."""
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+
+def create_app(
+    settings: Settings,
+    *,
+    models: ModelRegistry,
+    engine: TokenEngine,
+    metrics: Metrics,
+    tracing: Tracing,
+    services: Sequence[Service] = (),
+    lifecycle: Lifecycle | None = None,
+) -> FastAPI:
+    """The lifespan starts `services`, then the engine, and stops them in reverse order. The
+    caller keeps `lifecycle` to drain, and shuts `tracing` down."""
+    lifecycle = lifecycle or Lifecycle()
+    limiter = _limiter(settings)
+    serving = Serving(
+        settings,
+        models=models,
+        limiter=limiter,
+        lifecycle=lifecycle,
+        fingerprint=lambda: system_fingerprint(engine.info, package_version()),
+    )
+    app = FastAPI(
+        title="radixgate",
+        root_path=settings.root_path,
+        openapi_url=None,
+        redirect_slashes=False,
+        lifespan=lambda _app: _running((*services, engine)),
+        exception_handlers={
+            HTTPException: _on_http_exception,
+            RequestValidationError: _on_validation_error,
+        },
+    )
+    app.include_router(chat_router(serving, is_strict=settings.strict_params))
+    app.include_router(completions_router(serving, is_strict=settings.strict_params))
+    app.include_router(models_router(models))
+    app.include_router(health_router(engine, lifecycle=lifecycle, version=package_version()))
+    app.include_router(metrics_router(metrics))
+    metrics.set_engine_source(lambda: engine.stats)
+    _add_middleware(app, settings, tracing=tracing, metrics=metrics)
+    return app
+
+
+def package_version() -> str:
+    """The installed distribution's version."""
+    try:
+        return metadata.version("radixgate")
+    except metadata.PackageNotFoundError:
+        return "0+source"
+
+
+def system_fingerprint(info: EngineInfo | None, version: str) -> str:
+    """Constant for one build, model, number format and device."""
+    parts = [version]
+    if info is not None:
+        parts += [info.model_hash, info.dtype, info.device, info.kv_root.hex()]
+    return "fp_" + hashlib.sha256("\x00".join(parts).encode()).hexdigest()[:12]
+
+
+def _limiter(settings: Settings) -> Limiter:
+    return Limiter(
+        Limits(
+            max_running=settings.max_running,
+            max_queue=settings.max_queue,
+            max_prompt_tokens=settings.max_queue_tokens,
+            max_per_tenant=settings.max_requests_per_key,
+        )
+    )
+
+
+@asynccontextmanager
+async def _running(services: Sequence[Service]) -> AsyncIterator[None]:
+    async with AsyncExitStack() as stack:
+        for service in services:
+            stack.push_async_callback(service.stop)
+            await service.start()
+        yield
+
+
+def _add_middleware(
+    app: FastAPI, settings: Settings, *, tracing: Tracing, metrics: Metrics
+) -> None:
+    """From the inside out: the last one added is the first to see a request."""
+    keys = ApiKeys(settings.api_keys, secret=settings.server_secret.encode())
+    app.add_middleware(DisconnectMiddleware)
+    app.add_middleware(BodyLimitMiddleware, max_bytes=int(settings.max_body_mb * _MIB))
+    app.add_middleware(ObservationMiddleware, tracing=tracing, metrics=metrics)
+    app.add_middleware(AuthMiddleware, keys=keys)
+    app.add_middleware(ErrorMiddleware)
+    if settings.cors_origins:
+        app.add_middleware(
+            Cors,
+            allow_origins=settings.cors_origins,
+            allow_methods=("GET", "POST", "OPTIONS"),
+            allow_headers=("*",),
+            expose_headers=EXPOSED_HEADERS,
+        )
+    app.add_middleware(RequestContextMiddleware)
+    app.add_middleware(ProxyHeadersMiddleware, trusted_hosts=list(settings.trusted_proxies))
+
+
+async def _on_http_exception(request: Request, error: Exception) -> Response:
+    """The router's 404 and 405 in our shape."""
+    assert isinstance(error, HTTPException)
+    return error_response(_routing_error(request, error), error.headers)
+
+
+def _routing_error(request: Request, error: HTTPException) -> GatewayError:
+    target = f"{request.method} {request.url.path[:200]}"
+    if error.status_code == 404:
+        return NotFound(f"Unknown request URL: {target}.")
+    if error.status_code == 405:
+        return MethodNotAllowed(f"Not allowed to {target}: use another method.")
+    return InvalidRequest(error.detail)
+
+
+async def _on_validation_error(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    return error_response(InvalidRequest("The request's path or query cannot be read."))

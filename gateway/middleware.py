@@ -1,0 +1,152 @@
+"""What happens to every request around its route, as plain ASGI: ids, errors, CORS, body size.
+
+From the outside in: RequestContextMiddleware, Cors, ErrorMiddleware, then (in their own modules)
+authentication, observation and disconnect, with BodyLimitMiddleware between the last two.
+"""
+
+import logging
+import re
+import secrets
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from starlette.datastructures import Headers
+from starlette.middleware.cors import CORSMiddleware
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from gateway.disconnect import ClientDisconnected
+from gateway.errors import BodyTooLarge, GatewayError, InvalidRequest, ServerError
+from gateway.request_context import RequestContext, request_context
+
+REQUEST_ID_HEADER = "x-request-id"
+IGNORED_HEADER = "x-radixgate-ignored"
+EXPOSED_HEADERS = (REQUEST_ID_HEADER, IGNORED_HEADER, "retry-after", "traceparent")
+
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._:\-]{1,128}")
+_logger = logging.getLogger(__name__)
+
+
+class JSONBody(Response):
+    """Any msgspec-encodable object as a JSON answer."""
+
+    media_type = "application/json"
+
+    def render(self, content: Any) -> bytes:
+        return msgspec.json.encode(content)
+
+
+def error_response(error: GatewayError, headers: Mapping[str, str] | None = None) -> Response:
+    """The error object with its status."""
+    return JSONBody(error.body(), error.status, {**(headers or {}), **error.headers()})
+
+
+class RequestContextMiddleware:
+    """Gives the request its id and adds the context's headers to whatever is answered."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request_id = _request_id(Headers(scope=scope).get(REQUEST_ID_HEADER))
+        context = RequestContext(request_id, {REQUEST_ID_HEADER: request_id})
+        context.attach(scope)
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                added = [(k.encode(), v.encode()) for k, v in context.response_headers.items()]
+                message = {**message, "headers": [*message.get("headers", ()), *added]}
+            await send(message)
+
+        await self._app(scope, receive, send_with_headers)
+
+
+def _request_id(offered: str | None) -> str:
+    if offered is not None and _REQUEST_ID.fullmatch(offered):
+        return offered
+    return "req_" + secrets.token_hex(16)
+
+
+class ErrorMiddleware:
+    """Turns what inner parts raise into OpenAI's error object; no stack trace leaves the server."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        is_started = False
+
+        async def watched_send(message: Message) -> None:
+            nonlocal is_started
+            is_started = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, watched_send)
+        except ClientDisconnected:
+            return
+        except Exception as error:
+            if is_started:  # the status is out; the server closes the connection
+                raise
+            await error_response(_wire_error(error, scope))(scope, receive, send)
+
+
+def _wire_error(error: Exception, scope: Scope) -> GatewayError:
+    if isinstance(error, GatewayError):
+        return error
+    request_id = request_context(scope).request_id
+    _logger.error("request %s failed", request_id, exc_info=error)
+    return ServerError(f"The server had an error; its log names it under request id {request_id}.")
+
+
+class Cors(CORSMiddleware):
+    """Starlette's CORS rules with refusals in our error shape."""
+
+    def preflight_response(self, request_headers: Headers) -> Response:
+        response = super().preflight_response(request_headers)
+        if response.status_code < 400:
+            return response
+        message = bytes(response.body).decode()
+        kept = {
+            name: value
+            for name, value in response.headers.items()
+            if not name.startswith("content-")
+        }
+        return error_response(InvalidRequest(message, code="cors_refused"), kept)
+
+
+class BodyLimitMiddleware:
+    """Refuses a body that is too large, by its announced length or as soon as it has passed it."""
+
+    def __init__(self, app: ASGIApp, *, max_bytes: int) -> None:
+        self._app = app
+        self._max_bytes = max_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        announced = Headers(scope=scope).get("content-length", "")
+        if announced.isdecimal() and int(announced) > self._max_bytes:
+            raise self._too_large()
+        num_bytes = 0
+
+        async def counted_receive() -> Message:
+            nonlocal num_bytes
+            message = await receive()
+            num_bytes += len(message.get("body", b""))
+            if num_bytes > self._max_bytes:
+                raise self._too_large()
+            return message
+
+        await self._app(scope, counted_receive, send)
+
+    def _too_large(self) -> BodyTooLarge:
+        return BodyTooLarge(f"The request body is larger than {self._max_bytes} bytes.")

@@ -1,0 +1,191 @@
+"""What is measured about one API request: its trace, its tokens' times, how it ended.
+
+The middleware opens and closes it; the route tells it what happens in between.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from gateway.disconnect import ClientDisconnected
+from gateway.errors import GatewayError, Overloaded
+from gateway.generation import ChoiceFinished, Completed, GenerationEvent, TextDelta, Usage
+from gateway.http_path import route_path
+from gateway.request_context import request_context
+from runtime.messages import Phase
+from telemetry.metrics import Metrics
+from telemetry.request_trace import Outcome, RequestTrace
+from telemetry.timing import StreamTimer
+from telemetry.tracing import Tracing
+
+# nginx's status for a client that closed its connection; it is recorded, never sent.
+STATUS_CLIENT_GONE = 499
+MODELS_ROUTE = "/v1/models"
+MODEL_ROUTE = "/v1/models/{id}"
+GENERATION_ROUTES = frozenset({"/v1/chat/completions", "/v1/completions"})
+_NS = 1e9
+
+
+class Observation:
+    """One request under observation; the event loop's thread owns it."""
+
+    def __init__(
+        self,
+        trace: RequestTrace,
+        metrics: Metrics,
+        *,
+        route: str,
+        clock: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self.trace = trace
+        self._metrics = metrics
+        self._route = route
+        self._clock = clock
+        self._start_ns = clock()
+        self._timer = StreamTimer(self._start_ns)
+        self._finish_reasons: dict[int, str] = {}
+        self._usage: Usage | None = None
+        self._error: str | None = None
+        self._is_closed = False
+
+    def describe(self, *, operation: str, model: str, attributes: Mapping[str, Any]) -> None:
+        """What was asked for, once the body is valid."""
+        self.trace.describe(operation=operation, model=model, attributes=attributes)
+
+    def add_phases(self, phases: tuple[Phase, ...]) -> None:
+        if phases:
+            self.trace.add_phases(phases)
+
+    def event(self, event: GenerationEvent) -> None:
+        """Times and totals of what the generator yields."""
+        match event:
+            case TextDelta():
+                self._tokens(event.choice, event.num_tokens)
+            case ChoiceFinished():
+                self._finish_reasons[event.choice] = event.reason
+            case Completed():
+                self._usage = event.usage
+                self.add_phases(event.phases)
+
+    def fail(self, error: GatewayError) -> None:
+        """The request failed after its status was sent."""
+        self._error = error.code or error.type
+        self.add_phases(error.phases)
+
+    def close(self, *, status: int, outcome: Outcome, error: str | None = None) -> None:
+        """Ends the trace and counts the request; later calls change nothing."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if outcome == "ok" and self._error is not None:
+            outcome, error = "error", self._error
+        self._finish_trace(status, outcome, error)
+        self._metrics.request_finished(
+            route=self._route,
+            outcome=outcome,
+            status=status,
+            duration_s=(self._clock() - self._start_ns) / _NS,
+        )
+
+    def _tokens(self, choice: int, num_tokens: int) -> None:
+        is_first = self._timer.first_token_ns is None
+        now_ns = self._clock()
+        gap = self._timer.observe(num_tokens, now_ns, choice=choice)
+        if is_first and self._timer.ttft_s is not None:
+            self.trace.first_token(now_ns)
+            self._metrics.observe_ttft(self._timer.ttft_s)
+        if gap is not None:
+            self._metrics.observe_inter_token(gap.seconds, num_tokens=gap.num_tokens)
+
+    def _finish_trace(self, status: int, outcome: Outcome, error: str | None) -> None:
+        usage = self._usage
+        self.trace.finish(
+            status=status,
+            outcome=outcome,
+            finish_reasons=[self._finish_reasons[i] for i in sorted(self._finish_reasons)],
+            prompt_tokens=usage.prompt_tokens if usage else None,
+            cached_tokens=usage.cached_tokens if usage else None,
+            completion_tokens=usage.completion_tokens if usage else None,
+            error=error,
+        )
+        if usage is not None:
+            self._metrics.count_tokens(
+                prompt=usage.prompt_tokens,
+                cached=usage.cached_tokens,
+                completion=usage.completion_tokens,
+            )
+
+
+class ObservationMiddleware:
+    """Opens an observation for API routes and closes it exactly once, however the request ends."""
+
+    def __init__(self, app: ASGIApp, *, tracing: Tracing, metrics: Metrics) -> None:
+        self._app = app
+        self._tracing = tracing
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        route = _traced_route(scope)
+        if route is None:
+            await self._app(scope, receive, send)
+            return
+        observation = self._open(scope, route)
+        status = STATUS_CLIENT_GONE
+
+        async def watched_send(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, watched_send)
+        except (ClientDisconnected, asyncio.CancelledError):
+            observation.close(status=status, outcome="aborted")
+            raise
+        except GatewayError as error:
+            self._close_refused(observation, error)
+            raise
+        except Exception:
+            observation.close(status=500, outcome="error", error="internal_error")
+            raise
+        observation.close(status=status, outcome="ok" if status < 400 else "rejected")
+
+    def _open(self, scope: Scope, route: str) -> Observation:
+        context = request_context(scope)
+        trace = self._tracing.start_request(
+            method=scope["method"],
+            route=route,
+            headers=Headers(scope=scope),
+            tenant_hash=context.tenant or None,
+        )
+        context.response_headers["traceparent"] = trace.traceparent
+        context.observation = Observation(trace, self._metrics, route=route)
+        return context.observation
+
+    def _close_refused(self, observation: Observation, error: GatewayError) -> None:
+        code = error.code or error.type
+        observation.add_phases(error.phases)
+        is_refusal = error.status < 500 or isinstance(error, Overloaded)
+        if is_refusal:
+            self._metrics.rejected(code)
+        observation.close(
+            status=error.status, outcome="rejected" if is_refusal else "error", error=code
+        )
+
+
+def _traced_route(scope: Scope) -> str | None:
+    """The template of an API route; None for probes, metrics and everything unknown, so that
+    neither traces nor labels grow with what clients make up."""
+    if scope["type"] != "http":
+        return None
+    path = route_path(scope)
+    if scope["method"] == "POST" and path in GENERATION_ROUTES:
+        return path
+    if scope["method"] == "GET" and path.startswith(MODELS_ROUTE):
+        return MODELS_ROUTE if path == MODELS_ROUTE else MODEL_ROUTE
+    return None

@@ -1,0 +1,95 @@
+"""Applies the table of parameters (parameter_table.py) to a request, before its values are read."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from gateway.errors import InvalidRequest
+from gateway.parameter_table import PARAMETERS, Action, Endpoint, Parameter
+
+MAX_NAMED = 32
+MAX_NAME_LEN = 64
+_UNSAFE = re.compile(r"[^A-Za-z0-9_.\-]")
+
+
+class ParameterRules:
+    """The rows of one endpoint. `is_strict` refuses names that the table does not know."""
+
+    def __init__(self, endpoint: Endpoint, *, is_strict: bool = False) -> None:
+        rows = [row for row in PARAMETERS if endpoint in row.endpoints]
+        self._is_strict = is_strict
+        self._exact = {row.name: row for row in rows if not row.is_pattern and not row.is_nested}
+        self._patterns = [row for row in rows if row.is_pattern and not row.is_nested]
+        self._nested: dict[str, list[Parameter]] = {}
+        for row in rows:
+            if row.is_nested:
+                self._nested.setdefault(row.path[0], []).append(row)
+
+    def check(self, body: Mapping[str, Any]) -> list[str]:
+        """Names of given parameters that have no effect, in the order of the request.
+
+        Raises: InvalidRequest for a parameter that is refused.
+        """
+        ignored: list[str] = []
+        for name, value in body.items():
+            if value is None:
+                continue
+            row = self._find(name)
+            if row is None:
+                self._check_unknown(name)
+                ignored.append(name)
+                continue
+            ignored += self._apply(row, name, value, body=body)
+            for nested in self._nested.get(name, ()):
+                for inner in _values(value, nested.path[1:]):
+                    ignored += self._apply(nested, nested.name, inner, body=body)
+        return ignored
+
+    def _find(self, name: str) -> Parameter | None:
+        row = self._exact.get(name)
+        if row is not None:
+            return row
+        return next((pattern for pattern in self._patterns if pattern.matches(name)), None)
+
+    def _apply(
+        self, row: Parameter, name: str, value: Any, *, body: Mapping[str, Any]
+    ) -> Iterable[str]:
+        if row.action is Action.IGNORED:
+            return (name,)
+        if row.action is Action.REFUSED and not row.is_harmless(value, body):
+            raise InvalidRequest(
+                f"Unsupported parameter: '{_safe(name)}'. {row.reason}",
+                code="unsupported_parameter",
+                param=_safe(name),
+            )
+        return ()
+
+    def _check_unknown(self, name: str) -> None:
+        if self._is_strict:
+            raise InvalidRequest(
+                f"Unknown parameter: '{_safe(name)}'.", code="unknown_parameter", param=_safe(name)
+            )
+
+
+def ignored_header(names: Sequence[str]) -> str:
+    """The names as a header value: bounded, and of harmless characters only."""
+    shown = [_safe(name) for name in dict.fromkeys(names)]
+    if len(shown) > MAX_NAMED:
+        shown = [*shown[:MAX_NAMED], "..."]
+    return ",".join(shown)
+
+
+def _safe(name: str) -> str:
+    return _UNSAFE.sub("_", name[:MAX_NAME_LEN])
+
+
+def _values(value: Any, path: Sequence[str]) -> Iterator[Any]:
+    """What stands at a path, in each element of the lists on the way."""
+    if not path:
+        if value is not None:
+            yield value
+    elif isinstance(value, list):
+        for item in value:
+            yield from _values(item, path)
+    elif isinstance(value, dict) and path[0] in value:
+        yield from _values(value[path[0]], path[1:])

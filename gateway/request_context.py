@@ -1,0 +1,32 @@
+"""What the parts that handle one HTTP request share; owned by the outermost middleware."""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from starlette.types import Scope
+
+if TYPE_CHECKING:
+    from gateway.observation import Observation
+
+_KEY = "radixgate"
+
+
+@dataclass(eq=False, slots=True)
+class RequestContext:
+    """`response_headers` are added to whatever response is sent, an error's too. `tenant` is ""
+    while no keys are set. `observation` is None on paths that are not traced."""
+
+    request_id: str
+    response_headers: dict[str, str] = field(default_factory=dict)
+    tenant: str = ""
+    observation: "Observation | None" = None
+
+    def attach(self, scope: Scope) -> None:
+        scope[_KEY] = self
+
+
+def request_context(scope: Scope) -> RequestContext:
+    """The context of the request that this scope belongs to."""
+    context = scope[_KEY]
+    assert isinstance(context, RequestContext)
+    return context

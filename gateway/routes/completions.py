@@ -1,0 +1,54 @@
+"""POST /v1/completions, the older API that takes a text or token ids."""
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from gateway.errors import InvalidRequest
+from gateway.parameter_table import Endpoint
+from gateway.parameters import ParameterRules
+from gateway.sampling import token_limit
+from gateway.schemas.completion_request import DEFAULT_MAX_TOKENS, CompletionRequest
+from gateway.schemas.completion_response import CompletionPresenter
+from gateway.serving import Serving, Wanted
+from gateway.validation import validate
+
+# Prompts times n: each choice is a sequence of its own in the engine.
+MAX_TOTAL_CHOICES = 128
+
+
+def completions_router(serving: Serving, *, is_strict: bool) -> APIRouter:
+    router = APIRouter()
+    rules = ParameterRules(Endpoint.COMPLETIONS, is_strict=is_strict)
+
+    @router.post(Endpoint.COMPLETIONS)
+    async def create_completion(request: Request) -> Response:
+        body, ignored = await serving.read(request, rules)
+        wanted = _wanted(validate(CompletionRequest, body), ignored)
+        return serving.answer(request, wanted, CompletionPresenter)
+
+    return router
+
+
+def _wanted(fields: CompletionRequest, ignored: tuple[str, ...]) -> Wanted:
+    limits = {"max_tokens": fields.max_tokens, "n_predict": fields.n_predict}
+    if fields.max_tokens is None and fields.n_predict is None:
+        limits = {"max_tokens": DEFAULT_MAX_TOKENS}
+    wanted = Wanted(
+        operation="text_completion",
+        fields=fields,
+        prompts=fields.prompts,
+        max_tokens=token_limit(limits, min_tokens=fields.min_tokens),
+        logprobs=fields.logprobs,
+        response_format=fields.response_format,
+        structured_outputs=fields.structured_outputs,
+        ignored=ignored,
+    )
+    if wanted.num_choices > MAX_TOTAL_CHOICES:
+        raise InvalidRequest(
+            f"Invalid value for 'prompt': {wanted.num_choices} choices were asked for with it, at "
+            f"most {MAX_TOTAL_CHOICES} are given at once.",
+            code="array_above_max_length",
+            param="prompt",
+        )
+    return wanted

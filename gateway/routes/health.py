@@ -1,0 +1,39 @@
+"""GET /health (the process lives), /ready (it can answer), /version."""
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from gateway.errors import Overloaded
+from gateway.lifecycle import Lifecycle
+from gateway.middleware import JSONBody
+from runtime.token_engine import EngineState, TokenEngine
+
+_PROBE_METHODS = ["GET", "HEAD"]
+_REASONS = {
+    EngineState.STARTING: "the engine is starting",
+    EngineState.DEAD: "the engine died and is being restarted",
+    EngineState.FAILED: "the engine failed for good; the log says why",
+    EngineState.STOPPED: "the engine is stopped",
+}
+
+
+def health_router(engine: TokenEngine, *, lifecycle: Lifecycle, version: str) -> APIRouter:
+    router = APIRouter()
+
+    @router.api_route("/health", methods=_PROBE_METHODS)
+    async def health() -> Response:
+        return JSONBody({"status": "ok"})
+
+    @router.api_route("/ready", methods=_PROBE_METHODS)
+    async def ready() -> Response:
+        reason = "the server is stopping" if lifecycle.is_draining else _REASONS.get(engine.state)
+        if reason is not None:
+            raise Overloaded(f"Not ready: {reason}.", code="not_ready", retry_after_s=1)
+        return JSONBody({"status": "ready"})
+
+    @router.get("/version")
+    async def read_version() -> Response:
+        info = engine.info
+        return JSONBody({"version": version, "engine": info and info.incarnation})
+
+    return router

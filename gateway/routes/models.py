@@ -1,0 +1,47 @@
+"""GET /v1/models and /v1/models/{id}."""
+
+import msgspec
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from gateway.middleware import JSONBody
+from gateway.registry import ModelRegistry
+
+
+class ModelCard(msgspec.Struct, frozen=True):
+    """One served model; `max_model_len` is an addition that clients of other servers read."""
+
+    id: str
+    created: int
+    max_model_len: int
+    object: str = "model"
+    owned_by: str = "radixgate"
+
+
+class ModelList(msgspec.Struct, frozen=True):
+    data: list[ModelCard]
+    object: str = "list"
+
+
+def models_router(models: ModelRegistry) -> APIRouter:
+    router = APIRouter()
+
+    @router.get("/v1/models")
+    async def list_models() -> Response:
+        return JSONBody(ModelList([_card(models, name) for name in models.names]))
+
+    # Ids may hold slashes, which clients send raw or percent-encoded.
+    @router.get("/v1/models/{model:path}")
+    async def retrieve_model(model: str) -> Response:
+        models.find(model)
+        return JSONBody(_card(models, model))
+
+    return router
+
+
+def _card(models: ModelRegistry, name: str) -> ModelCard:
+    return ModelCard(
+        id=name,
+        created=models.created,
+        max_model_len=models.find(name).capabilities.max_model_len,
+    )

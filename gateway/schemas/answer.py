@@ -1,0 +1,68 @@
+"""What every kind of answer has: its identity, and a finished choice before it takes wire shape."""
+
+import math
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from gateway.generation import ChoiceFinished, LogprobEntry, TextDelta, Usage
+
+# JSON has no infinity; this is what OpenAI sends for a token that could not be sampled.
+MIN_LOGPROB = -9999.0
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerHead:
+    """Equal on the answer and on each of its chunks. OpenAI repeats `service_tier` and `metadata`
+    of the request."""
+
+    id: str
+    created: int
+    model: str
+    system_fingerprint: str
+    num_choices: int
+    has_logprobs: bool = False
+    includes_usage: bool = False
+    service_tier: str | None = None
+    metadata: dict[str, str] | None = None
+
+
+@dataclass(eq=False, slots=True)
+class ChoiceResult:
+    """One choice while it is collected."""
+
+    texts: list[str] = field(default_factory=list)
+    logprobs: list[LogprobEntry] = field(default_factory=list)
+    finish_reason: str = "stop"
+
+    @property
+    def text(self) -> str:
+        return "".join(self.texts)
+
+    def add(self, delta: TextDelta) -> None:
+        self.texts.append(delta.text)
+        self.logprobs.extend(delta.logprobs)
+
+
+class Presenter(Protocol):
+    """The wire shape of one endpoint: frames of a stream, or the body of a whole answer."""
+
+    def opening(self) -> bytes:
+        """Frames that come before everything else."""
+
+    def delta(self, delta: TextDelta) -> bytes:
+        """The frame of new text; b"" when the delta has nothing to show."""
+
+    def finish(self, finished: ChoiceFinished) -> bytes: ...
+
+    def closing(self, usage: Usage) -> bytes:
+        """The usage chunk if asked for, and the end mark."""
+
+    def silence(self) -> bytes:
+        """A chunk that says nothing, for clients that cannot read SSE comments."""
+
+    def body(self, choices: list[ChoiceResult], usage: Usage) -> object:
+        """The whole answer of a request that did not stream."""
+
+
+def wire_logprob(value: float) -> float:
+    return value if math.isfinite(value) else MIN_LOGPROB

@@ -1,0 +1,36 @@
+"""The body of POST /v1/chat/completions."""
+
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from gateway.schemas.constraints import ResponseFormat, StructuredOutputs
+from gateway.schemas.fields import SamplingFields, refusal
+from gateway.schemas.messages import Message
+
+MAX_TOP_LOGPROBS = 20
+
+
+class ChatCompletionRequest(SamplingFields):
+    """`max_completion_tokens` wins over `max_tokens`, and that over `n_predict`."""
+
+    messages: list[Message] = Field(min_length=1)
+    max_completion_tokens: int | None = Field(None, ge=1)
+    logprobs: bool | None = None
+    top_logprobs: int | None = Field(None, ge=0, le=MAX_TOP_LOGPROBS)
+    response_format: ResponseFormat | None = None
+    structured_outputs: StructuredOutputs | None = None
+    modalities: list[str] | None = None
+    metadata: dict[str, Annotated[str, Field(max_length=512)]] | None = Field(None, max_length=16)
+
+    @model_validator(mode="after")
+    def _logprobs_for_top(self) -> "ChatCompletionRequest":
+        if self.top_logprobs and not self.logprobs:
+            raise refusal("invalid_value", "it needs logprobs: true", param="top_logprobs")
+        return self
+
+    @model_validator(mode="after")
+    def _text_only(self) -> "ChatCompletionRequest":
+        if self.modalities is not None and set(self.modalities) != {"text"}:
+            raise refusal("unsupported_value", 'only ["text"] is supported', param="modalities")
+        return self

@@ -1,0 +1,168 @@
+"""Answers of /v1/chat/completions: the whole object, and the chunks of a stream.
+
+A chunk's constant parts are encoded once per choice; a delta costs one JSON string.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from gateway.generation import ChoiceFinished, LogprobEntry, TextDelta, Usage
+from gateway.schemas.answer import AnswerHead, ChoiceResult, wire_logprob
+from gateway.schemas.usage import UsageBody
+from gateway.sse import DONE
+
+_encode = msgspec.json.encode
+
+
+class TopLogprob(msgspec.Struct, frozen=True):
+    token: str
+    logprob: float
+    bytes: list[int]
+
+
+class TokenLogprobs(msgspec.Struct, frozen=True):
+    token: str
+    logprob: float
+    bytes: list[int]
+    top_logprobs: list[TopLogprob]
+
+
+class ChoiceLogprobs(msgspec.Struct, frozen=True):
+    content: list[TokenLogprobs]
+    refusal: None = None
+
+
+class ChatMessage(msgspec.Struct, frozen=True):
+    content: str
+    role: Literal["assistant"] = "assistant"
+    refusal: None = None
+
+
+class ChatChoice(msgspec.Struct, frozen=True):
+    index: int
+    message: ChatMessage
+    logprobs: ChoiceLogprobs | None
+    finish_reason: str
+
+
+class ChatCompletion(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Optional keys with their defaults are left out; required ones have none."""
+
+    id: str
+    object: str
+    created: int
+    model: str
+    choices: list[ChatChoice]
+    usage: UsageBody
+    system_fingerprint: str
+    service_tier: str | None = None
+    metadata: dict[str, str] | None = None
+
+
+class ChatPresenter:
+    """Wire shape of one chat request."""
+
+    def __init__(self, head: AnswerHead) -> None:
+        self._head = head
+        self._before = _chunk_start(head)
+        self._after = b',"usage":null}\n\n' if head.includes_usage else b"}\n\n"
+        self._starts = [
+            self._before + b'[{"index":%d,"delta":{"content":' % index
+            for index in range(head.num_choices)
+        ]
+        self._plain_end = b'},"logprobs":null,"finish_reason":null}]' + self._after
+
+    def opening(self) -> bytes:
+        return b"".join(
+            self._before
+            + b'[{"index":%d,"delta":{"role":"assistant","content":"","refusal":null}' % index
+            + b',"logprobs":null,"finish_reason":null}]'
+            + self._after
+            for index in range(self._head.num_choices)
+        )
+
+    def delta(self, delta: TextDelta) -> bytes:
+        if not self._head.has_logprobs or not delta.logprobs:
+            if not delta.text:
+                return b""
+            return self._starts[delta.choice] + _encode(delta.text) + self._plain_end
+        logprobs = _encode(chat_logprobs(delta.logprobs))
+        return (
+            self._starts[delta.choice]
+            + _encode(delta.text)
+            + b'},"logprobs":'
+            + logprobs
+            + b',"finish_reason":null}]'
+            + self._after
+        )
+
+    def finish(self, finished: ChoiceFinished) -> bytes:
+        return (
+            self._before
+            + b'[{"index":%d,"delta":{},"logprobs":null,"finish_reason":' % finished.choice
+            + _encode(finished.reason)
+            + b"}]"
+            + self._after
+        )
+
+    def closing(self, usage: Usage) -> bytes:
+        if not self._head.includes_usage:
+            return DONE
+        return self._before + b'[],"usage":' + _encode(UsageBody.of(usage)) + b"}\n\n" + DONE
+
+    def silence(self) -> bytes:
+        return self._starts[0] + b'""' + self._plain_end
+
+    def body(self, choices: list[ChoiceResult], usage: Usage) -> ChatCompletion:
+        head = self._head
+        return ChatCompletion(
+            id=head.id,
+            object="chat.completion",
+            created=head.created,
+            model=head.model,
+            choices=[self._choice(index, choice) for index, choice in enumerate(choices)],
+            usage=UsageBody.of(usage),
+            system_fingerprint=head.system_fingerprint,
+            service_tier=head.service_tier,
+            metadata=head.metadata,
+        )
+
+    def _choice(self, index: int, choice: ChoiceResult) -> ChatChoice:
+        return ChatChoice(
+            index=index,
+            message=ChatMessage(content=choice.text),
+            logprobs=chat_logprobs(choice.logprobs) if self._head.has_logprobs else None,
+            finish_reason=choice.finish_reason,
+        )
+
+
+def chat_logprobs(entries: "list[LogprobEntry] | tuple[LogprobEntry, ...]") -> ChoiceLogprobs:
+    return ChoiceLogprobs(
+        content=[
+            TokenLogprobs(
+                token=entry.token,
+                logprob=wire_logprob(entry.logprob),
+                bytes=list(entry.raw),
+                top_logprobs=[
+                    TopLogprob(top.token, wire_logprob(top.logprob), list(top.raw))
+                    for top in entry.top
+                ],
+            )
+            for entry in entries
+        ]
+    )
+
+
+def _chunk_start(head: AnswerHead) -> bytes:
+    """Everything of a chunk up to the list of its choices."""
+    fields: dict[str, object] = {
+        "id": head.id,
+        "object": "chat.completion.chunk",
+        "created": head.created,
+        "model": head.model,
+        "system_fingerprint": head.system_fingerprint,
+    }
+    if head.service_tier is not None:
+        fields["service_tier"] = head.service_tier
+    return b"data: " + _encode(fields)[:-1] + b',"choices":'

@@ -1,0 +1,75 @@
+"""The body of POST /v1/completions."""
+
+from typing import Any
+
+from pydantic import Field, field_validator
+
+from gateway.generation import TextPrompt
+from gateway.schemas.constraints import ResponseFormat, StructuredOutputs
+from gateway.schemas.fields import SamplingFields, refusal
+
+MAX_LOGPROBS = 5
+DEFAULT_MAX_TOKENS = 16
+
+
+class CompletionRequest(SamplingFields):
+    """`prompt` null or absent is the empty text: the model starts from its first token."""
+
+    prompt: Any = None
+    logprobs: int | None = Field(None, ge=0, le=MAX_LOGPROBS)
+    response_format: ResponseFormat | None = None
+    structured_outputs: StructuredOutputs | None = None
+
+    @field_validator("logprobs", mode="before")
+    @classmethod
+    def _false_is_absent(cls, value: Any) -> Any:
+        return None if value is False else value
+
+    @field_validator("prompt")
+    @classmethod
+    def _parse_prompt(cls, value: Any) -> tuple[TextPrompt, ...]:
+        return parse_prompts(value)
+
+    @property
+    def prompts(self) -> tuple[TextPrompt, ...]:
+        """The parsed prompts, in the order of their choices."""
+        return self.prompt if self.prompt is not None else (TextPrompt(text=""),)
+
+
+def parse_prompts(value: Any) -> tuple[TextPrompt, ...]:
+    """A text, a list of texts, token ids, or a list of token id lists.
+
+    Raises: PydanticCustomError naming the element that is neither.
+    """
+    if value is None or isinstance(value, str):
+        return (TextPrompt(text=value or ""),)
+    if not isinstance(value, list):
+        raise refusal("invalid_type", "it must be a text or a list of texts or token ids")
+    if not value:
+        raise refusal("empty_array", "it is an empty list")
+    if isinstance(value[0], str):
+        return tuple(TextPrompt(text=_text(item, index)) for index, item in enumerate(value))
+    if isinstance(value[0], list):
+        return tuple(
+            TextPrompt(token_ids=_token_ids(item, f"[{index}]")) for index, item in enumerate(value)
+        )
+    return (TextPrompt(token_ids=_token_ids(value, "")),)
+
+
+def _text(item: Any, index: int) -> str:
+    if not isinstance(item, str):
+        raise refusal("invalid_type", "it must be a text, as the first is", param=f"[{index}]")
+    return item
+
+
+def _token_ids(items: Any, path: str) -> tuple[int, ...]:
+    if not isinstance(items, list):
+        raise refusal("invalid_type", "it must be a list of token ids", param=path)
+    if not items:
+        raise refusal("empty_array", "it is an empty list", param=path)
+    for index, item in enumerate(items):
+        if not isinstance(item, int) or isinstance(item, bool):
+            raise refusal("invalid_type", "it must be a token id", param=f"{path}[{index}]")
+        if item < 0:
+            raise refusal("integer_below_min_value", "it is negative", param=f"{path}[{index}]")
+    return tuple(items)

@@ -1,0 +1,91 @@
+"""What the wire models share: strict base, union without noise in error paths, common fields."""
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic_core import PydanticCustomError
+
+INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+# Not OpenAI's 4, which users of other servers exceed; enough to bound the matcher's work.
+MAX_STOP_STRINGS = 64
+MAX_STOP_CHARS = 4096
+MAX_STOP_TOKEN_IDS = 1024
+MAX_SALT_CHARS = 1024
+
+# A name in this form is a branch of a union, which error paths leave out.
+BRANCH_OPEN = "<"
+TEXT_BRANCH, LIST_BRANCH = "<text>", "<list>"
+
+
+class WireModel(BaseModel):
+    """Types are exact (a bool is no integer), NaN and infinity are refused, null is absent."""
+
+    model_config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False, frozen=True)
+
+
+class ClosedModel(WireModel):
+    """A part of a request in which an unknown key would be a constraint that is not enforced."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _null_is_absent(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        return {key: inner for key, inner in value.items() if inner is not None}
+
+
+def text_or_list(value: Any) -> str:
+    """Which branch of `str | list` a value is; what is neither is reported as no list."""
+    return TEXT_BRANCH if isinstance(value, str) else LIST_BRANCH
+
+
+def refusal(code: str, message: str, **context: Any) -> PydanticCustomError:
+    """An error raised inside a validator; `code` goes to the wire as it is. `param` in the
+    context names a field below the validated one."""
+    return PydanticCustomError(code, message.replace("{", "{{").replace("}", "}}"), context or None)
+
+
+Int64 = Annotated[int, Field(ge=INT64_MIN, le=INT64_MAX)]
+Penalty = Annotated[float, Field(ge=-2, le=2)]
+StopString = Annotated[str, Field(min_length=1, max_length=MAX_STOP_CHARS)]
+StopStrings = Annotated[
+    Annotated[StopString, Tag(TEXT_BRANCH)]
+    | Annotated[list[StopString], Field(max_length=MAX_STOP_STRINGS), Tag(LIST_BRANCH)],
+    Discriminator(text_or_list),
+]
+
+
+class StreamOptions(WireModel):
+    include_usage: bool | None = None
+
+
+class SamplingFields(WireModel):
+    """Parameters of both generation endpoints that say how tokens are chosen and where to end."""
+
+    model: str
+    max_tokens: int | None = Field(None, ge=1)
+    n_predict: int | None = Field(None, ge=-1)
+    temperature: float | None = Field(None, ge=0, le=2)
+    top_p: float | None = Field(None, ge=0, le=1)
+    top_k: int | None = Field(None, ge=-1)
+    min_p: float | None = Field(None, ge=0, le=1)
+    frequency_penalty: Penalty | None = None
+    presence_penalty: Penalty | None = None
+    repetition_penalty: float | None = Field(None, gt=0, le=10)
+    repeat_penalty: float | None = Field(None, gt=0, le=10)
+    logit_bias: dict[str, Annotated[float, Field(ge=-100, le=100)]] | None = None
+    seed: Int64 | None = None
+    min_tokens: int | None = Field(None, ge=0)
+    ignore_eos: bool | None = None
+    stop: StopStrings | None = None
+    stop_token_ids: list[Annotated[int, Field(ge=0)]] | None = Field(
+        None, max_length=MAX_STOP_TOKEN_IDS
+    )
+    n: int | None = Field(None, ge=1, le=128)
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    cache_salt: str | None = Field(None, min_length=1, max_length=MAX_SALT_CHARS)
+    extra_key: str | None = Field(None, min_length=1, max_length=MAX_SALT_CHARS)
+    service_tier: str | None = None

@@ -1,0 +1,86 @@
+"""Messages of a chat request: every role and content shape of the API, text only."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Discriminator, Field, Tag, model_validator
+
+from gateway.schemas.fields import LIST_BRANCH, TEXT_BRANCH, WireModel, refusal, text_or_list
+
+Role = Literal["system", "developer", "user", "assistant", "tool", "function"]
+
+
+class ContentPart(WireModel):
+    """A piece of text; `refusal` is one that an assistant message of an earlier turn may hold."""
+
+    type: Literal["text", "refusal"]
+    text: str | None = None
+    refusal: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_text(cls, value: Any) -> Any:
+        kind = value.get("type") if isinstance(value, dict) else None
+        if isinstance(kind, str) and kind not in ("text", "refusal"):
+            raise refusal(
+                "unsupported_value", f"{kind!r} parts are not supported, only text is", param="type"
+            )
+        if isinstance(kind, str) and not isinstance(value.get(kind), str):
+            raise refusal("missing_required_parameter", f"'{kind}' must be a text", param=kind)
+        return value
+
+
+Content = Annotated[
+    Annotated[str, Tag(TEXT_BRANCH)]
+    | Annotated[list[ContentPart], Field(min_length=1), Tag(LIST_BRANCH)],
+    Discriminator(text_or_list),
+]
+
+
+class FunctionCall(WireModel):
+    """`arguments` is JSON text; an object is taken as well, as some clients replay it so."""
+
+    name: str
+    arguments: str | dict[str, Any] = ""
+
+
+class ToolCall(WireModel):
+    id: str | None = None
+    type: Literal["function"] = "function"
+    function: FunctionCall
+
+
+class Message(WireModel):
+    """One message. Unknown keys are left out; null counts as absent."""
+
+    role: Role
+    content: Content | None = None
+    name: str | None = None
+    refusal: str | None = None
+    reasoning_content: str | None = None
+    tool_calls: list[ToolCall] | None = None
+    tool_call_id: str | None = None
+    function_call: FunctionCall | None = None
+    audio: Any = None
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> "Message":
+        if self.audio is not None:
+            raise refusal("unsupported_value", "audio is not supported", param="audio")
+        if self.role == "tool" and self.tool_call_id is None:
+            raise refusal(
+                "missing_required_parameter", "a tool message needs it", param="tool_call_id"
+            )
+        if self.content is None and not self._may_be_empty():
+            raise refusal(
+                "missing_required_parameter", f"a {self.role} message needs it", param="content"
+            )
+        return self
+
+    def _may_be_empty(self) -> bool:
+        if self.role != "assistant":
+            return False
+        return bool(self.tool_calls or self.function_call or self.refusal is not None)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The wire's shape without what is absent, for the template."""
+        return self.model_dump(exclude_none=True)

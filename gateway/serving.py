@@ -1,0 +1,250 @@
+"""What the generation routes share: reading a body, and making a Call of it."""
+
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from starlette.requests import Request
+
+from gateway.answer import Answer, Call, KeepAlive
+from gateway.errors import InvalidRequest, Overloaded
+from gateway.generation import Capabilities, GenerationRequest, Prompt, TextPrompt
+from gateway.lifecycle import Lifecycle
+from gateway.limiter import Limiter
+from gateway.middleware import IGNORED_HEADER
+from gateway.parameters import ParameterRules, ignored_header
+from gateway.registry import ModelRegistry
+from gateway.request_context import RequestContext, request_context
+from gateway.sampling import cache_salt, new_seed, stop_strings, to_sampling
+from gateway.schemas.answer import AnswerHead, Presenter
+from gateway.schemas.constraints import (
+    JsonObjectFormat,
+    JsonSchemaFormat,
+    StructuredOutputs,
+    TextFormat,
+    format_constraint,
+    outputs_constraint,
+)
+from gateway.schemas.fields import SamplingFields
+from gateway.settings import Settings
+from gateway.validation import check_content_type, decode_object
+from grammar.spec import ConstraintSpec
+from prefix_cache.identity import tenant_salt
+from telemetry import names
+
+_NS = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a route found in its body, before it is a GenerationRequest. `operation` is the
+    trace's name for the endpoint; `logprobs` None = none wanted."""
+
+    operation: Literal["chat", "text_completion"]
+    fields: SamplingFields
+    prompts: tuple[Prompt, ...]
+    max_tokens: int | None
+    logprobs: int | None
+    response_format: TextFormat | JsonObjectFormat | JsonSchemaFormat | None
+    structured_outputs: StructuredOutputs | None
+    ignored: tuple[str, ...]
+    service_tier: str | None = None
+    metadata: dict[str, str] | None = None
+
+    @property
+    def num_choices(self) -> int:
+        return len(self.prompts) * (self.fields.n or 1)
+
+    @property
+    def id_prefix(self) -> str:
+        return "chatcmpl" if self.operation == "chat" else "cmpl"
+
+    @property
+    def constraint_param(self) -> str:
+        """The field that an error of the constraint names."""
+        return "response_format" if self.structured_outputs is None else "structured_outputs"
+
+    @property
+    def is_stream(self) -> bool:
+        return bool(self.fields.stream)
+
+
+class Serving:
+    """Made once per app; holds no state of its own beside the limiter's."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        models: ModelRegistry,
+        limiter: Limiter,
+        lifecycle: Lifecycle,
+        fingerprint: Callable[[], str],
+        clock: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self._settings = settings
+        self._models = models
+        self._limiter = limiter
+        self._lifecycle = lifecycle
+        self._fingerprint = fingerprint
+        self._clock = clock
+        self._secret = settings.server_secret.encode()
+        self._keep_alive = KeepAlive(settings.keepalive, settings.keepalive_s)
+
+    async def read(
+        self, request: Request, rules: ParameterRules
+    ) -> tuple[dict[str, Any], tuple[str, ...]]:
+        """The body without its nulls, and the names of parameters that have no effect.
+
+        Raises: a GatewayError with status 400, 413, 415 or 503.
+        """
+        if self._lifecycle.is_draining:
+            raise Overloaded("The server is stopping; try again later.", retry_after_s=1)
+        check_content_type(request.headers)
+        body = decode_object(await request.body())
+        ignored = rules.check(body)
+        if ignored:
+            headers = request_context(request.scope).response_headers
+            headers[IGNORED_HEADER] = ignored_header(ignored)
+        return {name: value for name, value in body.items() if value is not None}, tuple(ignored)
+
+    def answer(
+        self, request: Request, wanted: Wanted, present: Callable[[AnswerHead], Presenter]
+    ) -> Answer:
+        """The response that runs the request when it is sent.
+
+        Raises: InvalidRequest, or NotFound for the model.
+        """
+        context = request_context(request.scope)
+        generator = self._models.find(wanted.fields.model)
+        self._check(wanted, generator.capabilities)
+        head = self._head(wanted)
+        call = Call(
+            generator=generator,
+            request=self._generation_request(wanted, context, answer_id=head.id),
+            presenter=present(head),
+            num_choices=wanted.num_choices,
+            is_stream=wanted.is_stream,
+            ignored=wanted.ignored,
+        )
+        _describe(context, wanted, call.request)
+        return Answer(call, limiter=self._limiter, keep_alive=self._keep_alive, clock=self._clock)
+
+    def _check(self, wanted: Wanted, capabilities: Capabilities) -> None:
+        fields = wanted.fields
+        if fields.n is not None and fields.n > self._settings.max_choices:
+            raise InvalidRequest(
+                f"Invalid value for 'n': this server gives at most {self._settings.max_choices}.",
+                code="integer_above_max_value",
+                param="n",
+            )
+        if fields.stream_options is not None and not wanted.is_stream:
+            raise InvalidRequest(
+                "The 'stream_options' parameter is only allowed when 'stream' is enabled.",
+                param="stream_options",
+            )
+        if wanted.logprobs is not None and not capabilities.logprobs:
+            raise _beyond_model("logprobs")
+        has_ids = any(isinstance(p, TextPrompt) and p.token_ids is not None for p in wanted.prompts)
+        if has_ids and not capabilities.token_prompts:
+            raise _beyond_model("prompt")
+
+    def _head(self, wanted: Wanted) -> AnswerHead:
+        options = wanted.fields.stream_options
+        return AnswerHead(
+            id=f"{wanted.id_prefix}-{secrets.token_hex(16)}",
+            created=self._clock() // _NS,
+            model=wanted.fields.model,
+            system_fingerprint=self._fingerprint(),
+            num_choices=wanted.num_choices,
+            has_logprobs=wanted.logprobs is not None,
+            includes_usage=options is not None and bool(options.include_usage),
+            service_tier=wanted.service_tier,
+            metadata=wanted.metadata,
+        )
+
+    def _generation_request(
+        self, wanted: Wanted, context: RequestContext, *, answer_id: str
+    ) -> GenerationRequest:
+        fields, now = wanted.fields, self._clock()
+        assert context.observation is not None, "generation routes are observed"
+        trace = context.observation.trace
+        return GenerationRequest(
+            request_id=answer_id,
+            model=fields.model,
+            prompts=wanted.prompts,
+            sampling=to_sampling(fields, num_logprobs=wanted.logprobs, seed=new_seed()),
+            max_tokens=wanted.max_tokens,
+            num_choices=fields.n or 1,
+            stop=stop_strings(fields),
+            constraint=self._constraint(wanted),
+            constraint_param=wanted.constraint_param,
+            tenant=context.tenant,
+            namespace=tenant_salt(self._secret, context.tenant, cache_salt(fields)),
+            queue_deadline_ns=_deadline(now, self._settings.queue_timeout_s),
+            deadline_ns=_deadline(now, self._settings.request_timeout_s),
+            traceparent=trace.traceparent,
+            tracestate=trace.tracestate,
+        )
+
+    def _constraint(self, wanted: Wanted) -> ConstraintSpec | None:
+        engine = self._settings.grammar_engine
+        if wanted.structured_outputs is None:
+            spec = None
+            if wanted.response_format is not None:
+                spec = format_constraint(wanted.response_format, engine)
+        elif wanted.response_format is None:
+            spec = outputs_constraint(wanted.structured_outputs, engine)
+        else:
+            raise InvalidRequest(
+                "Only one of 'response_format' and 'structured_outputs' can be given.",
+                param="structured_outputs",
+            )
+        if spec is not None:
+            if spec.kind not in self._models.find(wanted.fields.model).capabilities.constraints:
+                raise _beyond_model(wanted.constraint_param)
+        return spec
+
+
+def _deadline(now_ns: int, timeout_s: float) -> int:
+    """0 = none, as in GenerationRequest."""
+    return now_ns + int(timeout_s * _NS) if timeout_s else 0
+
+
+def _beyond_model(param: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"Unsupported parameter: '{param}' is not supported with this model.",
+        code="unsupported_parameter",
+        param=param,
+    )
+
+
+def _describe(context: RequestContext, wanted: Wanted, request: GenerationRequest) -> None:
+    """The request's shape on its trace; what it says is never recorded."""
+    fields, sampling = wanted.fields, request.sampling
+    assert context.observation is not None, "generation routes are observed"
+    context.observation.describe(
+        operation=wanted.operation,
+        model=fields.model,
+        attributes={
+            names.GEN_AI_REQUEST_MAX_TOKENS: request.max_tokens,
+            names.GEN_AI_REQUEST_TEMPERATURE: sampling.temperature,
+            names.GEN_AI_REQUEST_TOP_P: sampling.top_p,
+            names.GEN_AI_REQUEST_TOP_K: sampling.top_k or None,
+            names.GEN_AI_REQUEST_SEED: fields.seed,
+            names.GEN_AI_REQUEST_FREQUENCY_PENALTY: fields.frequency_penalty,
+            names.GEN_AI_REQUEST_PRESENCE_PENALTY: fields.presence_penalty,
+            names.GEN_AI_REQUEST_CHOICES: wanted.num_choices if wanted.num_choices > 1 else None,
+            names.GEN_AI_REQUEST_STREAM: wanted.is_stream,
+            names.GEN_AI_OUTPUT_TYPE: _output_type(request.constraint),
+            names.GEN_AI_RESPONSE_ID: request.request_id,
+            names.GEN_AI_RESPONSE_MODEL: fields.model,
+        },
+    )
+
+
+def _output_type(constraint: ConstraintSpec | None) -> str:
+    is_json = constraint is not None and constraint.kind in ("json_schema", "json_object")
+    return "json" if is_json else "text"

@@ -1,0 +1,249 @@
+"""Every setting of the server, read once from environment and command line into one frozen object.
+
+A setting `x` is the variable RADIXGATE_X and the flag --x; the flag wins. HOST and PORT are read
+as well. An empty variable counts as absent. The list in the documentation is tested against this.
+"""
+
+import secrets
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import UnionType
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from grammar.spec import EngineName
+from runtime.config import DeviceName, DTypeName
+
+PREFIX = "RADIXGATE_"
+# Variables that tell the test suite where things are; they configure no server.
+TEST_PREFIX = "RADIXGATE_TEST_"
+UNPREFIXED = ("HOST", "PORT")
+
+KeepAliveMode = Literal["comment", "chunk", "off"]
+LogLevel = Literal["debug", "info", "warning", "error"]
+
+
+class SettingsError(Exception):
+    """One line naming key, value and expected type."""
+
+
+def setting(default: Any, description: str, *, unit: str = "", **rules: Any) -> Any:
+    """A field with its default, meaning and unit; `rules` are pydantic's bounds."""
+    return Field(default, description=description, json_schema_extra={"unit": unit}, **rules)
+
+
+def secret(description: str, **rules: Any) -> Any:
+    """A field whose value is never printed."""
+    return Field(
+        description=description, json_schema_extra={"unit": "", "secret": True}, repr=False, **rules
+    )
+
+
+class Settings(BaseModel):
+    """Settled at start, then constant. Zero turns a limit or a timeout off where it says so."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    host: str = setting("127.0.0.1", "address to listen on", min_length=1)
+    port: int = setting(8000, "port to listen on; 0 = any free one", ge=0, le=65535)
+    root_path: str = setting("", "path under which a proxy publishes the server, such as /llm")
+    model: str | None = setting(
+        None, "GGUF file or Hugging Face folder; absent = the default model"
+    )
+    served_model_name: str | None = setting(
+        None, "id of the model in requests; absent = made from the model's file name", min_length=1
+    )
+    dtype: DTypeName = setting("auto", "number format of the computation; float32 is exact")
+    device: DeviceName = setting("auto", "where the model runs")
+    max_model_len: int | None = setting(
+        None,
+        "longest prompt plus answer; absent = what model and memory allow",
+        unit="tokens",
+        ge=1,
+    )
+    kv_memory_mb: int = setting(
+        512, "memory of the page pool for keys and values", unit="MiB", ge=1
+    )
+    max_running: int = setting(16, "sequences computed together", unit="sequences", ge=1)
+    max_step_tokens: int = setting(512, "token budget of one engine step", unit="tokens", ge=1)
+    watermark: float = setting(
+        0.01, "share of the page pool kept free when requests are admitted", ge=0, lt=1
+    )
+    num_threads: int = setting(0, "threads of the computation; 0 = one per core", ge=0)
+    max_queue: int = setting(
+        256,
+        "requests accepted beyond max_running; more are refused with 503",
+        unit="requests",
+        ge=0,
+    )
+    max_queue_tokens: int = setting(
+        1_000_000, "prompt tokens of all accepted requests; more are refused with 503",
+        unit="tokens", ge=1,
+    )  # fmt: skip
+    max_requests_per_key: int = setting(
+        0, "requests of one API key at a time, else 429; 0 = no limit", unit="requests", ge=0
+    )
+    max_choices: int = setting(16, "largest n of a request", unit="choices", ge=1, le=128)
+    api_keys: tuple[str, ...] = secret(
+        "accepted bearer keys, each a tenant with a cache of its own; absent = no keys needed",
+        default=(),
+    )
+    server_secret: str = secret(
+        "secret behind the tenants' cache salts, 16 characters or more; absent = random per start",
+        default_factory=lambda: secrets.token_hex(32),
+        min_length=16,
+    )
+    cors_origins: tuple[str, ...] = setting(
+        (), "origins whose pages may call the server from a browser; * = all"
+    )
+    trusted_proxies: tuple[str, ...] = setting(
+        ("127.0.0.1",), "addresses whose X-Forwarded-For and -Proto headers are believed; * = all"
+    )
+    queue_timeout_s: float = setting(
+        60.0, "longest wait before the first computation, then 503; 0 = none", unit="s", ge=0
+    )
+    request_timeout_s: float = setting(
+        600.0, "longest life of a request, then 504; 0 = none", unit="s", ge=0
+    )
+    drain_timeout_s: float = setting(
+        30.0, "how long a stop waits for running requests", unit="s", ge=0
+    )
+    compile_timeout_s: float = setting(
+        10.0, "longest compilation of a schema or regex", unit="s", gt=0
+    )
+    max_body_mb: float = setting(8.0, "largest request body, else 413", unit="MiB", gt=0)
+    keepalive: KeepAliveMode = setting(
+        "comment", "what a silent stream sends: an SSE comment, an empty delta, or nothing"
+    )
+    keepalive_s: float = setting(10.0, "silence before a keep-alive", unit="s", gt=0)
+    grammar_engine: EngineName = setting("llguidance", "what enforces schemas and regexes")
+    strict_params: bool = setting(False, "refuse unknown parameters with 400")
+    log_level: LogLevel = setting("info", "how much is logged")
+
+    @classmethod
+    def load(cls, environ: Mapping[str, str], overrides: Mapping[str, object]) -> Self:
+        """Environment under flags; an override of None is a flag that was not given.
+
+        Raises: SettingsError for an unknown RADIXGATE_ key and for a value that does not parse.
+        """
+        values, sources = _from_environment(environ)
+        for name, value in overrides.items():
+            if value is not None:
+                values[name], sources[name] = value, flag_of(name)
+        parsed = {name: _split(name, value) for name, value in values.items()}
+        try:
+            return cls.model_validate(parsed)
+        except ValidationError as error:
+            raise SettingsError(_explain(error, values=values, sources=sources)) from None
+
+
+@dataclass(frozen=True, slots=True)
+class SettingInfo:
+    """One setting as the documentation and the command line show it."""
+
+    name: str
+    variable: str
+    flag: str
+    expected: str
+    default: str
+    unit: str
+    description: str
+    is_secret: bool
+
+
+def describe_settings() -> list[SettingInfo]:
+    """All settings in the order of the class."""
+    return [_describe(name) for name in Settings.model_fields]
+
+
+def variable_of(name: str) -> str:
+    return PREFIX + name.upper()
+
+
+def flag_of(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _describe(name: str) -> SettingInfo:
+    field = Settings.model_fields[name]
+    extra = typing.cast("dict[str, Any]", field.json_schema_extra)
+    return SettingInfo(
+        name=name,
+        variable=variable_of(name),
+        flag=flag_of(name),
+        expected=_expected(name),
+        default="random" if field.default_factory is not None else _show(field.default),
+        unit=extra["unit"],
+        description=field.description or "",
+        is_secret=bool(extra.get("secret")),
+    )
+
+
+def _from_environment(environ: Mapping[str, str]) -> tuple[dict[str, object], dict[str, str]]:
+    values: dict[str, object] = {}
+    sources: dict[str, str] = {}
+    for key in (*UNPREFIXED, *sorted(environ)):
+        is_ours = key in UNPREFIXED or (key.startswith(PREFIX) and not key.startswith(TEST_PREFIX))
+        if not is_ours or key not in environ:
+            continue
+        name = key.removeprefix(PREFIX).lower()
+        if name not in Settings.model_fields or key != key.upper():
+            raise SettingsError(
+                f"{key}={_shorten(environ[key])}: unknown setting; expected one of "
+                f"{', '.join(variable_of(known) for known in Settings.model_fields)}"
+            )
+        if environ[key].strip():
+            values[name], sources[name] = environ[key].strip(), key
+    return values, sources
+
+
+def _split(name: str, value: object) -> object:
+    """A comma-separated text becomes the tuple that list settings hold."""
+    field = Settings.model_fields.get(name)
+    if field is None or not isinstance(value, str) or not _is_list(field.annotation):
+        return value
+    items = tuple(item.strip() for item in value.split(",") if item.strip())
+    # "," is no list of keys: taken for "absent" it would open the server to everyone.
+    return items or value
+
+
+def _is_list(annotation: Any) -> bool:
+    return typing.get_origin(annotation) is tuple
+
+
+def _explain(
+    error: ValidationError, *, values: Mapping[str, object], sources: Mapping[str, str]
+) -> str:
+    problem = error.errors()[0]
+    name = str(problem["loc"][0])
+    source = sources.get(name, flag_of(name))
+    if name not in Settings.model_fields:
+        return f"{source}={_shorten(str(values.get(name)))}: unknown setting"
+    value = "(hidden)" if _describe(name).is_secret else _shorten(str(values.get(name)))
+    return f"{source}={value}: expected {_expected(name)} ({problem['msg']})"
+
+
+def _expected(name: str) -> str:
+    annotation: Any = Settings.model_fields[name].annotation
+    if isinstance(annotation, UnionType):
+        annotation = next(kind for kind in typing.get_args(annotation) if kind is not type(None))
+    if _is_list(annotation):
+        return "a comma-separated list"
+    if typing.get_origin(annotation) is Literal:
+        return "one of " + ", ".join(typing.get_args(annotation))
+    kinds = {int: "an integer", float: "a number", bool: "true or false"}
+    return kinds.get(annotation, "text")
+
+
+def _show(default: object) -> str:
+    if default is None or default == "" or default == ():
+        return ""
+    if isinstance(default, tuple):
+        return ",".join(default)
+    return str(default).lower() if isinstance(default, bool) else str(default)
+
+
+def _shorten(value: str) -> str:
+    return repr(value if len(value) <= 60 else value[:57] + "...")
