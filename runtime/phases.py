@@ -38,10 +38,6 @@ class PhaseLog:
     _num_decode_steps: int = 0
     _ready: list[Phase] = field(default_factory=list)
 
-    @property
-    def has_ready(self) -> bool:
-        return bool(self._ready)
-
     def take(self) -> list[Phase]:
         """The finished phases since the last call."""
         ready, self._ready = self._ready, []

@@ -1,7 +1,7 @@
 """A step's schedule while it is drafted."""
 
 from prefix_cache import Lease, TailMatch
-from runtime.batch import PageCopy
+from runtime.batch import PageCopy, PageId
 from runtime.request import Sequence
 from runtime.schedule import ScheduleDraft
 from tests.engine_harness import PAGE_SIZE, make_sequence
@@ -51,4 +51,4 @@ def test_a_partial_page_is_copied_into_the_first_page_of_its_own() -> None:
     sequence.lease.tail = TailMatch(page_id=9, num_tokens=4)
     draft = ScheduleDraft(PAGE_SIZE, budget=100)
     draft.place(sequence, 20)
-    assert draft.freeze(0).batch.copies == (PageCopy(source=9, target=6, num_slots=4),)
+    assert draft.freeze(0).batch.copies == (PageCopy(PageId(9), PageId(6), num_slots=4),)

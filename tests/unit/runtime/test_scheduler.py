@@ -141,12 +141,11 @@ def test_a_preempted_sequence_resumes_from_what_is_left_in_the_tree() -> None:
     first, second = bench.add(30, key=0), bench.add(30, key=1)
     for _ in range(4):
         bench.step()
-    assert second.state is SequenceState.WAITING
     bench.scheduler.end(first)
-    bench.step()
-    assert second.state is SequenceState.RUNNING
+    resumed = bench.step()
+    assert resumed.sequences == (second,)
     assert second.num_cached_tokens == 0
-    assert second.num_recomputed_tokens == bench.counters.recomputed_tokens
+    assert second.num_recomputed_tokens == bench.counters.recomputed_tokens > 0
     assert bench.counters.computed_prompt_tokens == 60
     assert bench.counters.cached_tokens == 0
 
@@ -187,11 +186,15 @@ def test_a_follower_is_passed_over_without_blocking_those_behind() -> None:
     follower = make_sequence([5, *range(69)], key=6)
     bench.scheduler.add(follower)
     bench.add(20, key=7)
-    assert shares(bench.step()) == [(5, 48)]
-    assert follower.phases.queue_reason is QueueReason.BUDGET
-    assert shares(bench.step()) == [(5, 22), (7, 20)]
-    assert follower.phases.queue_reason is QueueReason.PREFIX
-    assert shares(bench.step()) == [(5, 1), (7, 1), (6, 6)]
+    seen = []
+    for _ in range(3):
+        step = shares(bench.step())
+        seen.append((step, follower.phases.queue_reason))
+    assert seen == [
+        ([(5, 48)], QueueReason.BUDGET),
+        ([(5, 22), (7, 20)], QueueReason.PREFIX),
+        ([(5, 1), (7, 1), (6, 6)], None),
+    ]
     assert follower.num_cached_tokens == 64
 
 
