@@ -29,7 +29,7 @@ from gateway.generation import (
 )
 from gateway.message_shapes import Message
 from gateway.tokenizer import Tokenizer, check_unicode
-from grammar.errors import ConstraintTooExpensive, UnsupportedConstraint
+from grammar.errors import ConstraintTooExpensive, GrammarError, UnsupportedConstraint
 from grammar.spec import ConstraintSpec
 from runtime.messages import AttributeValue, Phase
 from runtime.token_engine import TokenEngine
@@ -57,7 +57,8 @@ class ConstraintChecker(Protocol):
     """grammar.probe.ConstraintProbe, as far as it matters here."""
 
     async def check(self, spec: ConstraintSpec) -> ProbeReportLike:
-        """Raises: UnsupportedConstraint, ConstraintTooExpensive."""
+        """Raises: UnsupportedConstraint, ConstraintTooExpensive; GrammarError when it could not
+        be tried out at all."""
 
 
 class Preparation:
@@ -208,6 +209,11 @@ class Preparation:
             except ConstraintTooExpensive as error:
                 raise InvalidConstraint(
                     f"Invalid '{param}': {error}.", code=_constraint_code(spec), param=param
+                ) from error
+            except GrammarError as error:
+                raise Overloaded(
+                    f"The constraint could not be tried out: {error}.",
+                    retry_after_s=RETRY_AFTER_S,
                 ) from error
             attributes[names.ATTR_GRAMMAR_ENGINE] = report.engine
             attributes[names.ATTR_COMPILE_CACHED] = report.cached

@@ -17,7 +17,7 @@ from gateway.errors import (
 from gateway.generation import ChatPrompt, GenerationRequest, TextPrompt
 from gateway.preparation import Preparation
 from gateway.tokenizer import Tokenizer
-from grammar.errors import ConstraintTooExpensive, UnsupportedConstraint
+from grammar.errors import ConstraintTooExpensive, GrammarError, UnsupportedConstraint
 from grammar.spec import ConstraintSpec
 from runtime.messages import Sampling
 from telemetry import names
@@ -237,6 +237,13 @@ async def test_a_constraint_that_is_too_expensive_is_a_400(kit: Kit) -> None:
     error = await error_of(kit, chat(constraint=SCHEMA))
     assert (error.status, error.code) == (400, "invalid_json_schema")
     assert "10 s" in error.message
+
+
+async def test_a_probe_that_cannot_work_is_a_503_and_not_the_constraints_fault(kit: Kit) -> None:
+    kit.probe.error = GrammarError("no process can be started")
+    error = await error_of(kit, chat(constraint=SCHEMA))
+    assert isinstance(error, Overloaded)
+    assert "no process can be started" in error.message
 
 
 async def test_a_deadline_that_passes_while_compiling_ends_the_request(kit: Kit) -> None:
