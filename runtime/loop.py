@@ -38,6 +38,9 @@ logger = logging.getLogger(__name__)
 IDLE_POLL_MS = 500
 WAITING_POLL_MS = 20
 
+# Capacity of a pipe on Linux: one read takes all that can be in it.
+PIPE_BYTES = 65536
+
 # Messages taken between two steps, so that a flood of them cannot starve running requests.
 MAX_INBOX_PER_STEP = 256
 
@@ -83,7 +86,7 @@ class Doorbell:
     def silence(self) -> None:
         """Takes back all rings so far."""
         try:
-            os.read(self._read_fd, 4096)
+            os.read(self._read_fd, PIPE_BYTES)
         except BlockingIOError:
             pass
 

@@ -116,16 +116,17 @@ def build_engine(
     config: RuntimeConfig, engine_id: str, *, doorbell: Doorbell
 ) -> "tuple[Engine, EngineInfo]":
     """Loads the model and puts the engine together. Raises: ModelError, ConfigError."""
-    # Imported here: torch takes more than a second, and a bad argument or a taken address
-    # must be an answer at once.
+    # Imported step by step: a model that is not there must be an answer at once, and torch
+    # takes more than a second.
+    from runtime.model_source import open_model
+
+    source = open_model(config.model)
     from grammar.matcher import Vocabulary
     from prefix_cache import PrefixCache
     from runtime.engine import Engine
     from runtime.grammar_builder import GrammarBuilder
     from runtime.model_runner import load_executor
-    from runtime.model_source import open_model
 
-    source = open_model(config.model)
     loaded = load_executor(source, config)
     info = EngineInfo(
         engine_id=engine_id,

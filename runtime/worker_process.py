@@ -30,7 +30,7 @@ async def launch(options: WorkerOptions) -> asyncio.subprocess.Process:
         # -P: a folder named `runtime` where the server happens to be started must not shadow ours.
         *(sys.executable, "-P", "-m", "runtime.worker", msgspec.json.encode(options).decode()),
         stdin=asyncio.subprocess.DEVNULL,
-        env=_environment(),
+        env=environment(),
     )
 
 
@@ -80,11 +80,11 @@ def private_folder() -> Iterator[Path]:
         yield Path(folder)
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     """Ours, so that the child finds the same packages, installed or in a source tree."""
-    environment = dict(os.environ)
+    variables = dict(os.environ)
     if PACKAGE_ROOT.name not in ("site-packages", "dist-packages"):
-        others = environment.get("PYTHONPATH")
+        others = variables.get("PYTHONPATH")
         paths = [str(PACKAGE_ROOT), others] if others else [str(PACKAGE_ROOT)]
-        environment["PYTHONPATH"] = os.pathsep.join(paths)
-    return environment
+        variables["PYTHONPATH"] = os.pathsep.join(paths)
+    return variables
