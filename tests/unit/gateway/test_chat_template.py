@@ -1,3 +1,5 @@
+"""ChatTemplate: the sandbox, and each shape of message a template can want."""
+
 import datetime
 from typing import Any
 

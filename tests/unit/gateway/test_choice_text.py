@@ -1,3 +1,5 @@
+"""ChoiceText: text, count and log-probabilities of one choice."""
+
 from collections.abc import Sequence
 
 import pytest

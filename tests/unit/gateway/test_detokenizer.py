@@ -1,3 +1,5 @@
+"""Detokenizer: when characters appear, and what becomes of broken ones."""
+
 from gateway.detokenizer import Detokenizer
 from gateway.tokenizer import Tokenizer
 from tests.byte_tokenizer import IM_END, byte_assets

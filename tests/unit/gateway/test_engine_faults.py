@@ -1,3 +1,5 @@
+"""Each fault of an engine has its place in the error object."""
+
 import pytest
 
 from gateway.engine_faults import to_gateway_error

@@ -1,3 +1,5 @@
+"""merge_streams: order, fairness, and what an early end leaves behind."""
+
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing

@@ -1,3 +1,5 @@
+"""Preparation: everything that is refused before the first byte, and what it records."""
+
 import asyncio
 from collections.abc import AsyncIterator
 from typing import Any

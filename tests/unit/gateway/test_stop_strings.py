@@ -1,3 +1,5 @@
+"""StopStrings: what goes out, what is held back, and which stop wins."""
+
 import pytest
 
 from gateway.stop_strings import Scan, StopScanner, StopStrings

@@ -1,3 +1,5 @@
+"""TokenGenerator over a scripted engine: events, usage, stops, faults and early ends."""
+
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Any

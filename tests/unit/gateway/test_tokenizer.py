@@ -1,3 +1,5 @@
+"""Tokenizer: ids of a text, exact bytes of each token, and which tokenizers are refused."""
+
 import json
 from dataclasses import replace
 
