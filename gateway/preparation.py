@@ -35,11 +35,11 @@ from runtime.messages import AttributeValue, Phase
 from runtime.token_engine import TokenEngine
 from telemetry import names
 
-# Above this many characters a prompt is made in a worker: about 10 ms of the event loop.
+# Above this many characters a request's prompts are made in a worker: about 10 ms of the loop.
 MAX_INLINE_CHARS = 50_000
 NUM_WORKERS = 2
-# What a message costs beside its text, in characters, so that many empty ones count too.
-MESSAGE_OVERHEAD_CHARS = 100
+# What a prompt, message or part costs beside its text, so that many empty ones count too.
+OVERHEAD_CHARS = 100
 # The search keeps an object per character of the stop strings.
 MAX_STOP_CHARS = 8_192
 
@@ -102,7 +102,8 @@ class Preparation:
         _check_token_ids(request, vocab_size=self._tokenizer.vocab_size)
         attributes: dict[str, AttributeValue] = {}
         with self._phase(phases, names.SPAN_TOKENIZE, attributes):
-            prompts = [await self._token_ids(prompt) for prompt in request.prompts]
+            is_long = sum(map(_num_chars, request.prompts)) > MAX_INLINE_CHARS
+            prompts = [await self._token_ids(p, is_long=is_long) for p in request.prompts]
             attributes[names.ATTR_TOKENS] = sum(len(ids) for ids in prompts)
         max_tokens = tuple(_settle_max_tokens(request, len(ids), limit=limit) for ids in prompts)
         if request.constraint is not None:
@@ -157,10 +158,10 @@ class Preparation:
                 )
             )
 
-    async def _token_ids(self, prompt: Prompt) -> tuple[int, ...]:
+    async def _token_ids(self, prompt: Prompt, *, is_long: bool) -> tuple[int, ...]:
         if isinstance(prompt, TextPrompt) and prompt.token_ids is not None:
             return self._given_ids(prompt.token_ids)
-        if _num_chars(prompt) <= MAX_INLINE_CHARS:
+        if not is_long:
             return self._encode(prompt)
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._workers, self._encode, prompt)
@@ -222,14 +223,14 @@ class Preparation:
 def _num_chars(prompt: Prompt) -> int:
     """About how much text a prompt has, for choosing where it is tokenized."""
     if isinstance(prompt, TextPrompt):
-        return len(prompt.text or "")
-    return sum(MESSAGE_OVERHEAD_CHARS + _content_chars(message) for message in prompt.messages)
+        return OVERHEAD_CHARS + len(prompt.text or "")
+    return sum(OVERHEAD_CHARS + _content_chars(message) for message in prompt.messages)
 
 
 def _content_chars(message: Message) -> int:
     content = message.get("content")
     if isinstance(content, list):
-        return sum(MESSAGE_OVERHEAD_CHARS + len(str(part.get("text", ""))) for part in content)
+        return sum(OVERHEAD_CHARS + len(str(part.get("text", ""))) for part in content)
     return len(content or "") + len(str(message.get("tool_calls") or ""))
 
 

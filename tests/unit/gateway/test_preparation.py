@@ -289,6 +289,7 @@ async def test_while_the_model_is_loaded_requests_are_told_to_come_back(kit: Kit
         chat("a" * preparation.MAX_INLINE_CHARS),
         chat([{"type": "text", "text": "a" * preparation.MAX_INLINE_CHARS}]),
         request(ChatPrompt(messages=({"role": "user", "content": ""},) * 600)),
+        request(*[TextPrompt(text="a")] * 600, TextPrompt(text="a" * LIMIT)),
     ],
 )
 async def test_the_event_loop_goes_on_while_a_long_prompt_is_tokenized(
