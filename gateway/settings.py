@@ -52,6 +52,9 @@ class Settings(BaseModel):
     model: str | None = setting(
         None, "GGUF file or Hugging Face folder; absent = the default model"
     )
+    model_dir: str | None = setting(
+        None, "folder of the default model; absent = radixgate in the user's cache folder"
+    )
     served_model_name: str | None = setting(
         None, "id of the model in requests; absent = made from the model's file name", min_length=1
     )
@@ -121,6 +124,7 @@ class Settings(BaseModel):
     grammar_engine: EngineName = setting("llguidance", "what enforces schemas and regexes")
     strict_params: bool = setting(False, "refuse unknown parameters with 400")
     log_level: LogLevel = setting("info", "how much is logged")
+    log_json: bool = setting(False, "one JSON object a log line instead of key=value")
 
     @classmethod
     def load(cls, environ: Mapping[str, str], overrides: Mapping[str, object]) -> Self:

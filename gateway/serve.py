@@ -1,0 +1,251 @@
+"""`radixgate serve`: from settings to a running server, and the end of it.
+
+The socket is bound before anything is loaded, so that a taken port is known at once. HTTP is
+answered while the runtime loads (`/ready` says 503 until then); the last line printed at start
+says where and how to ask.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+import uvicorn
+from fastapi import FastAPI
+
+from gateway.app import create_app, package_version
+from gateway.chat_template import ChatTemplate
+from gateway.default_model import MODEL_ID, FetchError, default_model_path, ensure_default_model
+from gateway.lifecycle import Lifecycle
+from gateway.registry import ModelRegistry
+from gateway.settings import Settings
+from gateway.token_generator import TokenGenerator
+from gateway.tokenizer import Tokenizer
+from grammar.matcher import Vocabulary
+from grammar.probe import ConstraintProbe
+from runtime.config import RuntimeConfig
+from runtime.errors import RuntimePackageError
+from runtime.model_source import ModelSource, open_model
+from runtime.supervisor import EngineSupervisor
+from runtime.token_engine import EngineState, EngineUnavailable
+from telemetry.errors import SetupError
+from telemetry.logs import configure_logging
+from telemetry.metrics import Metrics
+from telemetry.tracing import Tracing
+
+_log = logging.getLogger(__name__)
+
+_BACKLOG = 2048
+_LOAD_TIMEOUT_S = 900.0
+_MIB = 1024 * 1024
+
+
+class StartError(Exception):
+    """The server cannot start; the message is one line that says what to do."""
+
+
+def serve(settings: Settings) -> int:
+    """Serves until a signal ends it; returns the exit code."""
+    configure_logging(settings.log_level, json_lines=settings.log_json)
+    try:
+        with bind(settings.host, settings.port) as listener:
+            return _run(assemble(settings), listener)
+    except (StartError, FetchError, RuntimePackageError, SetupError) as error:
+        return _complain(str(error))
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A listening socket. Raises: StartError where the address cannot be had."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.socket(family, kind, protocol)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(_BACKLOG)
+    except OSError as error:
+        raise StartError(
+            f"cannot listen on {host} port {port} ({error.strerror}): stop what uses it, or choose"
+            f" another, as in `PORT={port + 1 if port < 65535 else 8000} make serve`"
+        ) from None
+    return listener
+
+
+@dataclass(frozen=True, slots=True)
+class Assembly:
+    """The parts that the server holds on to."""
+
+    app: FastAPI
+    engine: EngineSupervisor
+    lifecycle: Lifecycle
+    model_id: str
+    drain_timeout_s: float
+
+
+class TracingService:
+    """Flushes spans when the app ends; the exporter may block for seconds, so in a thread."""
+
+    def __init__(self, tracing: Tracing) -> None:
+        self._tracing = tracing
+
+    async def start(self) -> None:
+        pass
+
+    async def stop(self) -> None:
+        await asyncio.to_thread(self._tracing.shutdown)
+
+
+def assemble(settings: Settings) -> Assembly:
+    """Puts the server together; starts nothing.
+
+    Raises: FetchError, ModelError, SetupError.
+    """
+    path, model_id = find_model(settings)
+    source = open_model(path)
+    tracing = Tracing.from_environment(service_version=package_version())
+    metrics = Metrics()
+    metrics.set_span_source(
+        exported=lambda: tracing.num_exported_spans, dropped=lambda: tracing.num_dropped_spans
+    )
+    engine = EngineSupervisor(runtime_config(settings, path))
+    probe = ConstraintProbe(vocabulary_of(source), time_limit_s=settings.compile_timeout_s)
+    generator = TokenGenerator(
+        engine=engine,
+        tokenizer=Tokenizer(source.text),
+        template=template_of(source),
+        probe=probe,
+    )
+    lifecycle = Lifecycle()
+    app = create_app(
+        settings,
+        models=ModelRegistry({model_id: generator}, created=int(time.time())),
+        engine=engine,
+        metrics=metrics,
+        tracing=tracing,
+        services=(TracingService(tracing), probe),
+        lifecycle=lifecycle,
+    )
+    return Assembly(app, engine, lifecycle, model_id, settings.drain_timeout_s)
+
+
+def find_model(settings: Settings) -> tuple[Path, str]:
+    """The file or folder to serve, and the id it is served under. Raises: FetchError."""
+    if settings.model is None:
+        path = default_model_path(settings.model_dir, os.environ)
+        ensure_default_model(path)
+        return path, settings.served_model_name or MODEL_ID
+    path = Path(settings.model).expanduser()
+    return path, settings.served_model_name or path.name.removesuffix(".gguf").lower()
+
+
+def runtime_config(settings: Settings, path: Path) -> RuntimeConfig:
+    """What the runtime process is told."""
+    return RuntimeConfig(
+        model=str(path),
+        dtype=settings.dtype,
+        device=settings.device,
+        max_model_len=settings.max_model_len,
+        kv_memory_bytes=settings.kv_memory_mb * _MIB,
+        max_running=settings.max_running,
+        max_step_tokens=settings.max_step_tokens,
+        watermark=settings.watermark,
+        num_threads=settings.num_threads,
+    )
+
+
+def vocabulary_of(source: ModelSource) -> Vocabulary:
+    """The tokenizer as grammar engines know it."""
+    text = source.text
+    return Vocabulary(text.tokenizer_json, text.vocab_size, tuple(text.eos_token_ids))
+
+
+def template_of(source: ModelSource) -> ChatTemplate | None:
+    """None for a model without a chat template."""
+    if source.text.chat_template is None:
+        return None
+    return ChatTemplate(source.text.chat_template, source.text.special_tokens)
+
+
+class GatewayServer(uvicorn.Server):
+    """uvicorn, with a word when the model is ready, and /ready at 503 from the first signal on."""
+
+    def __init__(self, assembly: Assembly, url: str) -> None:
+        super().__init__(
+            uvicorn.Config(
+                assembly.app,
+                loop="uvloop",
+                http="httptools",
+                lifespan="on",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                backlog=_BACKLOG,
+                timeout_graceful_shutdown=max(1, round(assembly.drain_timeout_s)),
+            )
+        )
+        self.exit_code = 0
+        self._assembly = assembly
+        self._url = url
+        self._herald: asyncio.Task[None] | None = None
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self._assembly.lifecycle.drain()
+        super().handle_exit(sig, frame)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._herald = asyncio.create_task(self._announce())
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._herald is not None:
+            self._herald.cancel()
+        await super().shutdown(sockets)
+
+    async def _announce(self) -> None:
+        """Says that the model is ready, or why it never will be and ends the server."""
+        engine = self._assembly.engine
+        try:
+            await engine.wait_ready(_LOAD_TIMEOUT_S)
+        except (EngineUnavailable, TimeoutError) as error:
+            if engine.state is not EngineState.STOPPED:
+                self.exit_code = _complain(engine.failure or str(error) or "the load took too long")
+                self.should_exit = True
+        else:
+            sys.stdout.write(banner(self._url, self._assembly.model_id))
+            sys.stdout.flush()
+
+
+def banner(url: str, model_id: str) -> str:
+    """The lines that end the start: the URL and a request to paste."""
+    body = f'{{"model": "{model_id}", "messages": [{{"role": "user", "content": "Say hello."}}]}}'
+    return (
+        f"radixgate: serving {model_id} at {url}/v1, try:\n"
+        f"curl {url}/v1/chat/completions -H 'content-type: application/json' -d '{body}'\n"
+    )
+
+
+def _run(assembly: Assembly, listener: socket.socket) -> int:
+    host, port = listener.getsockname()[:2]
+    shown = "127.0.0.1" if host in ("0.0.0.0", "::") else host
+    url = f"http://[{shown}]:{port}" if ":" in shown else f"http://{shown}:{port}"
+    sys.stdout.write(f"radixgate: loading {assembly.model_id}\n")
+    sys.stdout.flush()
+    server = GatewayServer(assembly, url)
+    try:
+        server.run(sockets=[listener])
+    except KeyboardInterrupt:  # uvicorn raises the signal again once it has drained
+        return 128 + signal.SIGINT
+    return server.exit_code
+
+
+def _complain(line: str) -> int:
+    sys.stderr.write(f"radixgate: {line}\n")
+    return 1
