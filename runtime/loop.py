@@ -224,7 +224,7 @@ class RuntimeLoop:
             self._free(identity, "is silent")
 
     def _free(self, identity: bytes, why: str) -> None:
-        logger.warning("gateway %s %s: its requests are freed", identity.hex(), why)
+        logger.info("gateway %s %s: whatever it had here is freed", identity.hex(), why)
         self._engine.abort_gateway(identity)
 
 

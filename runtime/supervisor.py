@@ -284,6 +284,8 @@ class EngineSupervisor:
         else:
             await worker_process.kill(process)
             await remote.stop()
+        # No gauge of a dead runtime is reported as if it were alive.
+        self._remote = None
 
 
 class News:

@@ -24,6 +24,9 @@ _IPC_NAME_BYTES = 40
 async def launch(options: WorkerOptions) -> asyncio.subprocess.Process:
     """Starts `python -m runtime.worker` with this process's stdout and stderr.
 
+    To be called from a thread that lives as long as the process shall: Linux takes the end of
+    the starting thread for the parent's death.
+
     Raises: OSError if the system cannot start one more process.
     """
     return await asyncio.create_subprocess_exec(
