@@ -216,6 +216,11 @@ class EngineHarness:
     def answer(self, request_id: str, choice: int = 0, gateway: bytes = GATEWAY) -> Answer:
         return self.answers[gateway, request_id, choice]
 
+    def is_done(self, request_id: str, choice: int = 0) -> bool:
+        """Whether the choice has had its last event."""
+        answer = self.answers.get((GATEWAY, request_id, choice))
+        return answer is not None and answer.is_done
+
     def ask(self, request: Submit) -> Answer:
         """Submits one request, runs it to its end, returns its first choice."""
         self.submit(request)

@@ -6,6 +6,7 @@ token is a function of the full history, the choice and the seed, so any stale, 
 slot that is coherent by chance still changes the output.
 """
 
+import functools
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -34,6 +35,7 @@ class Slot:
     digest: bytes
 
 
+@functools.lru_cache(maxsize=1 << 17)
 def extend_digest(digest: bytes, token_id: int) -> bytes:
     return hashlib.blake2b(digest + token_id.to_bytes(8, "little"), digest_size=8).digest()
 

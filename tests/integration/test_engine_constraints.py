@@ -1,0 +1,195 @@
+"""Constrained choices: matchers from the side thread, masks, ends, and failures that stay alone."""
+
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from grammar.matcher import Vocabulary
+from grammar.spec import ConstraintSpec
+from runtime.grammar_builder import GrammarBuilder
+from runtime.messages import ErrorCode, Sampling, Submit
+from telemetry import names
+from tests.engine_harness import EOS, VOCAB_SIZE, Answer, EngineHarness, alone, make_submit
+from tests.fake_grammar import BROKEN, UNSUPPORTED, FakeGrammarEngine, script_spec
+
+PROMPT = list(range(40))
+MakeHarness = Callable[..., "GrammarHarness"]
+
+
+class GrammarHarness(EngineHarness):
+    """An engine with a real builder thread over a fake grammar engine."""
+
+    def __init__(self, *, num_pages: int = 256, watermark: float = 0.01) -> None:
+        self.grammar_engine = FakeGrammarEngine()
+        self.rings = threading.Semaphore(0)
+        self.builder = GrammarBuilder(
+            Vocabulary("{}", VOCAB_SIZE, (EOS,)),
+            load=self.grammar_engine.load,
+            on_ready=self.rings.release,
+        )
+        super().__init__(grammar=self.builder, num_pages=num_pages, watermark=watermark)
+
+    def wait_for_build(self) -> None:
+        assert self.rings.acquire(timeout=5.0), "no build became ready"
+
+    def ask(self, request: Submit) -> Answer:
+        """Also waits for the matcher of a constraint that is new."""
+        self.submit(request)
+        self.run()
+        while not self.is_done(request.request_id):
+            self.wait_for_build()
+            self.run()
+        return self.answer(request.request_id)
+
+    def close(self) -> None:
+        self.grammar_engine.gate.set()
+        self.builder.close()
+
+
+@pytest.fixture
+def make_harness() -> Iterator[MakeHarness]:
+    made: list[GrammarHarness] = []
+
+    def make(*, num_pages: int = 256, watermark: float = 0.01) -> GrammarHarness:
+        made.append(GrammarHarness(num_pages=num_pages, watermark=watermark))
+        return made[-1]
+
+    yield make
+    for harness in made:
+        harness.close()
+
+
+@pytest.fixture
+def bench(make_harness: MakeHarness) -> GrammarHarness:
+    return make_harness()
+
+
+def test_every_token_is_one_that_the_constraint_allows(bench: GrammarHarness) -> None:
+    answer = bench.ask(make_submit("a", PROMPT, constraint=script_spec([3, 4], [5], [6, 7])))
+    first, second, third = answer.token_ids
+    assert (first in (3, 4), second, third in (6, 7)) == (True, 5, True)
+    assert (answer.finish_reason, answer.last.stop_token_id) == ("stop", None)
+
+
+def test_an_end_that_the_grammar_offers_wins_over_ignore_eos_and_min_tokens(
+    bench: GrammarHarness,
+) -> None:
+    sampling = Sampling(max_tokens=9, min_tokens=9, ignore_eos=True)
+    spec = script_spec([EOS], [1], accepting_from=0)
+    answer = bench.ask(make_submit("a", PROMPT, sampling=sampling, constraint=spec))
+    assert (answer.token_ids, answer.last.stop_token_id) == ([EOS], EOS)
+
+
+def test_a_constrained_choice_may_run_out_of_tokens(bench: GrammarHarness) -> None:
+    answer = bench.ask(make_submit("a", PROMPT, max_tokens=2, constraint=script_spec(*[[1]] * 5)))
+    assert (answer.token_ids, answer.finish_reason) == ([1, 1], "length")
+
+
+def test_a_pending_build_holds_no_slot_and_no_page_and_stops_nobody(bench: GrammarHarness) -> None:
+    bench.grammar_engine.gate.clear()
+    bench.submit(make_submit("waits", PROMPT, constraint=script_spec([1])))
+    other = make_submit("goes", PROMPT)
+    bench.submit(other)
+    bench.run()
+    assert bench.answer("goes").token_ids == alone(other)
+    assert (bench.stats.num_waiting, bench.stats.pages_held, bench.stats.pages_locked) == (1, 0, 0)
+    assert not bench.engine.has_work()
+    bench.grammar_engine.gate.set()
+    bench.wait_for_build()
+    assert bench.engine.has_work()
+    bench.run()
+    assert bench.answer("waits").token_ids == [1]
+
+
+def test_the_wait_for_a_matcher_is_in_the_queue_phase_and_has_a_phase_of_its_own(
+    bench: GrammarHarness,
+) -> None:
+    bench.grammar_engine.gate.clear()
+    bench.submit(make_submit("a", PROMPT, constraint=script_spec([1])))
+    bench.step()
+    bench.grammar_engine.gate.set()
+    bench.wait_for_build()
+    bench.run()
+    phases = {phase.name: phase.attributes for phase in bench.answer("a").phases}
+    assert phases[names.SPAN_QUEUE][names.ATTR_QUEUE_REASON] == "grammar"
+    assert phases[names.SPAN_GRAMMAR_COMPILE] == {
+        names.ATTR_CHOICE: 0,
+        names.ATTR_GRAMMAR_ENGINE: "llguidance",
+        names.ATTR_GRAMMAR_WHERE: "runtime",
+        names.ATTR_COMPILE_CACHED: False,
+    }
+    assert float(phases[names.SPAN_DECODE][names.ATTR_MASK_TIME_MS]) > 0
+
+
+def test_a_known_constraint_is_not_built_again(bench: GrammarHarness) -> None:
+    for request_id in ("a", "b"):
+        bench.ask(make_submit(request_id, PROMPT, constraint=script_spec([1], [2])))
+    assert len(bench.grammar_engine.compiled) == 1
+    compiles = [
+        phase for phase in bench.answer("b").phases if phase.name == names.SPAN_GRAMMAR_COMPILE
+    ]
+    assert [phase.attributes[names.ATTR_COMPILE_CACHED] for phase in compiles] == [True]
+    assert compiles[0].start_ns == compiles[0].end_ns
+
+
+def test_each_choice_has_a_matcher_of_its_own(bench: GrammarHarness) -> None:
+    spec = script_spec(list(range(90)), [1, 2, 3, 4], [5])
+    bench.ask(make_submit("a", PROMPT, num_choices=3, constraint=spec))
+    answers = [bench.answer("a", choice) for choice in range(3)]
+    assert [answer.finish_reason for answer in answers] == ["stop"] * 3
+    assert len({tuple(answer.token_ids) for answer in answers}) > 1
+    assert len(bench.grammar_engine.compiled) == 1
+
+
+def test_a_constraint_that_cannot_be_built_fails_every_choice_and_nothing_else(
+    bench: GrammarHarness,
+) -> None:
+    other = make_submit("goes", PROMPT)
+    bench.submit(other)
+    bad = ConstraintSpec(kind="regex", value=UNSUPPORTED)
+    bench.submit(make_submit("fails", PROMPT, num_choices=2, constraint=bad))
+    bench.wait_for_build()
+    bench.run()
+    errors = [bench.answer("fails", choice).last.error for choice in range(2)]
+    assert all(error is not None and "lookbehind" in error.message for error in errors)
+    assert bench.answer("fails").error_code is ErrorCode.CONSTRAINT_FAILED
+    assert bench.answer("goes").token_ids == alone(other)
+
+
+def test_a_matcher_that_breaks_fails_its_choice_alone(
+    bench: GrammarHarness, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = make_submit("goes", PROMPT)
+    bench.submit(other)
+    broken = make_submit("fails", PROMPT, constraint=ConstraintSpec(kind="regex", value=BROKEN))
+    answer = bench.ask(broken)
+    assert (answer.error_code, answer.token_ids) == (ErrorCode.CONSTRAINT_FAILED, [])
+    assert "mask" in caplog.text
+    assert bench.answer("goes").token_ids == alone(other)
+    bench.assert_idle()
+
+
+def test_a_constraint_that_leaves_no_token_is_an_error_not_a_token(bench: GrammarHarness) -> None:
+    answer = bench.ask(make_submit("a", PROMPT, constraint=script_spec([1], [], [2])))
+    assert (answer.token_ids, answer.error_code) == ([1], ErrorCode.CONSTRAINT_FAILED)
+    bench.assert_idle()
+
+
+def test_a_matchers_state_survives_preemption(make_harness: MakeHarness) -> None:
+    harness = make_harness(num_pages=8, watermark=0.0)
+    script = script_spec(*[[number % 90] for number in range(70)])
+    for number in range(3):
+        prompt = [number] * 20
+        harness.submit(make_submit(f"r{number}", prompt, max_tokens=90, constraint=script))
+    harness.wait_for_build()
+    harness.run()
+    assert harness.stats.preemptions >= 1
+    for number in range(3):
+        assert harness.answer(f"r{number}").token_ids == [one % 90 for one in range(70)]
+
+
+def test_without_grammar_engines_a_constraint_is_refused() -> None:
+    harness = EngineHarness()
+    answer = harness.ask(make_submit("a", PROMPT, constraint=script_spec([1])))
+    assert answer.error_code is ErrorCode.CONSTRAINT_FAILED
