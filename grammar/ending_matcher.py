@@ -4,7 +4,7 @@ Libraries differ in what they do at the end (stop by themselves, refuse a stop t
 Here the end-of-sequence ids never reach the library, so all engines end in the same way.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -34,33 +34,39 @@ class Parser(Protocol):
         """Whether no text can follow."""
 
 
-class EndTokens:
-    """The end-of-sequence ids of a vocabulary and their bits in a mask row."""
+class VocabularyBits:
+    """The bits of a mask row that no parser decides: the end-of-sequence ids, and what lies
+    beyond the vocabulary in the last word."""
 
-    def __init__(self, token_ids: Sequence[int], *, vocab_size: int) -> None:
-        self.token_ids = frozenset(token_ids)
+    def __init__(self, *, vocab_size: int, eos_token_ids: Sequence[int]) -> None:
+        self.eos_token_ids = frozenset(eos_token_ids)
         self.num_words = mask_words(vocab_size)
-        bits = np.zeros(self.num_words, dtype=np.uint32)
-        for token_id in self.token_ids:
-            bits[token_id // 32] |= np.uint32(1 << (token_id % 32))
-        self._bits = bits.view(np.int32)
+        self._end = _row(self.eos_token_ids, self.num_words)
+        self._text = _row(set(range(vocab_size)) - self.eos_token_ids, self.num_words)
 
-    def allow_only(self, mask_row: MaskRow) -> None:
-        np.copyto(mask_row, self._bits)
+    def allow_only_end(self, mask_row: MaskRow) -> None:
+        np.copyto(mask_row, self._end)
 
-    def allow(self, mask_row: MaskRow) -> None:
-        np.bitwise_or(mask_row, self._bits, out=mask_row)
+    def allow_end(self, mask_row: MaskRow) -> None:
+        np.bitwise_or(mask_row, self._end, out=mask_row)
 
-    def forbid(self, mask_row: MaskRow) -> None:
-        np.bitwise_and(mask_row, ~self._bits, out=mask_row)
+    def keep_text(self, mask_row: MaskRow) -> None:
+        np.bitwise_and(mask_row, self._text, out=mask_row)
+
+
+def _row(token_ids: Iterable[int], num_words: int) -> MaskRow:
+    row = np.zeros(num_words, dtype=np.uint32)
+    for token_id in token_ids:
+        row[token_id // 32] |= np.uint32(1 << (token_id % 32))
+    return row.view(np.int32)
 
 
 class EndingMatcher:
     """A Matcher (grammar.matcher) over a Parser. Owned by one thread at a time."""
 
-    def __init__(self, parser: Parser, end: EndTokens) -> None:
+    def __init__(self, parser: Parser, bits: VocabularyBits) -> None:
         self._parser = parser
-        self._end = end
+        self._bits = bits
         self._num_text_tokens = 0
         self._num_end_tokens = 0
 
@@ -68,14 +74,13 @@ class EndingMatcher:
         """Overwrites the row. Raises: MatcherFailed where nothing at all may follow."""
         self._check_row(mask_row)
         if self._num_end_tokens:
-            self._end.allow_only(mask_row)
+            self._bits.allow_only_end(mask_row)
             return
         self._parser.fill(mask_row)
+        self._bits.keep_text(mask_row)
         if self._parser.is_accepting():
-            self._end.allow(mask_row)
-            return
-        self._end.forbid(mask_row)
-        if not mask_row.any():
+            self._bits.allow_end(mask_row)
+        elif not mask_row.any():
             raise MatcherFailed("the grammar allows neither another token nor the end here")
 
     def accept(self, token_ids: Sequence[int]) -> int:
@@ -84,7 +89,7 @@ class EndingMatcher:
         num_end = 0
         if self._num_end_tokens or self._parser.is_accepting():
             for token_id in token_ids[num_text:]:
-                if token_id not in self._end.token_ids:
+                if token_id not in self._bits.eos_token_ids:
                     break
                 num_end += 1
         self._num_end_tokens += num_end
@@ -105,7 +110,7 @@ class EndingMatcher:
             self._num_text_tokens -= num_text
 
     def fork(self) -> "EndingMatcher":
-        twin = EndingMatcher(self._parser.fork(), self._end)
+        twin = EndingMatcher(self._parser.fork(), self._bits)
         twin._num_text_tokens = self._num_text_tokens
         twin._num_end_tokens = self._num_end_tokens
         return twin
@@ -123,7 +128,7 @@ class EndingMatcher:
     def _accept_text(self, token_ids: Sequence[int]) -> int:
         text = []
         for token_id in token_ids:
-            if token_id in self._end.token_ids:
+            if token_id in self._bits.eos_token_ids:
                 break
             text.append(token_id)
         num_accepted = self._parser.accept(text) if text else 0
@@ -131,7 +136,7 @@ class EndingMatcher:
         return num_accepted
 
     def _check_row(self, mask_row: MaskRow) -> None:
-        if mask_row.shape != (self._end.num_words,) or mask_row.dtype != np.int32:
-            raise ValueError(f"a mask row of {self._end.num_words} int32 words was expected")
+        if mask_row.shape != (self._bits.num_words,) or mask_row.dtype != np.int32:
+            raise ValueError(f"a mask row of {self._bits.num_words} int32 words was expected")
         if not (mask_row.flags.c_contiguous and mask_row.flags.writeable):
             raise ValueError("a mask row must be contiguous and writable")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer
 
 from grammar.coverage import CheckedSchema, check_schema
-from grammar.ending_matcher import EndingMatcher, EndTokens
+from grammar.ending_matcher import EndingMatcher, VocabularyBits
 from grammar.errors import GrammarError, MatcherFailed, UnsupportedConstraint
 from grammar.literals import checked_regex, choice_strings
 from grammar.matcher import MaskRow, Vocabulary
@@ -38,7 +38,9 @@ class LLGuidanceEngine:
     name: EngineName = "llguidance"
 
     def __init__(self, vocabulary: Vocabulary) -> None:
-        self._end = EndTokens(vocabulary.eos_token_ids, vocab_size=vocabulary.vocab_size)
+        self._bits = VocabularyBits(
+            vocab_size=vocabulary.vocab_size, eos_token_ids=vocabulary.eos_token_ids
+        )
         self._limits = LLParserLimits(verbose_errors=False)
         try:
             self._tokenizer = LLTokenizer(
@@ -56,8 +58,8 @@ class LLGuidanceEngine:
         matcher = LLMatcher(self._tokenizer, grammar, log_level=0, limits=self._limits)
         complaint = matcher.get_error() or "; ".join(matcher.get_grammar_warnings())
         if complaint:
-            raise _refusal(_first_line(complaint), schema)
-        return EndingMatcher(LLGuidanceParser(matcher), self._end)
+            raise _refusal(_one_line(complaint), schema)
+        return EndingMatcher(LLGuidanceParser(matcher), self._bits)
 
 
 class LLGuidanceParser:
@@ -99,7 +101,7 @@ class LLGuidanceParser:
 
     def _raise_on_error(self) -> None:
         if self._matcher.is_error():
-            raise MatcherFailed(_first_line(self._matcher.get_error()))
+            raise MatcherFailed(_one_line(self._matcher.get_error()))
 
 
 def _grammar(spec: ConstraintSpec, schema: CheckedSchema | None) -> str:
@@ -126,6 +128,10 @@ def _refusal(message: str, schema: CheckedSchema | None) -> UnsupportedConstrain
     return UnsupportedConstraint(message, pointer=pointer, keyword=keyword)
 
 
-def _first_line(message: str) -> str:
-    """llguidance appends its state to messages; the client needs what stands before."""
-    return message.split("\n<state>", 1)[0].strip()
+def _one_line(message: str) -> str:
+    """One line for the client: llguidance appends its state, and draws regex errors over lines."""
+    message = message.split("\n<state>", 1)[0].strip()
+    if "regex parse error" in message:
+        causes = [line for line in message.splitlines() if line.startswith("error: ")]
+        return "the regex cannot be parsed: " + "; ".join(c.removeprefix("error: ") for c in causes)
+    return " ".join(message.split())

@@ -4,12 +4,13 @@ It refuses by itself what it does not know, so few combinations need a rule: tho
 arithmetic rounds, and those in which a repeated key would count twice.
 """
 
-import math
+import re
 from typing import Any
 
 from grammar.ecma_regex import rust_pattern
 from grammar.keyword_values import refused
-from grammar.schema_document import child
+from grammar.number_bounds import tighten_bounds
+from grammar.schema_document import Json, child
 
 Schema = dict[str, Any]
 
@@ -17,13 +18,14 @@ Schema = dict[str, Any]
 FORMATS = frozenset(
     {"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid", "uri"}
 )
-# The largest double below 2**63: its integer ranges are computed in 64 bits.
-MAX_BOUND = 2**63 - 1024
+# Control characters other than those with a short escape.
+UNSPELLABLE = re.compile(r"[\x00-\x07\x0b\x0e-\x1f\x7f]")
 
 
 def llguidance_rules(schema: Schema, pointer: str) -> Schema:
     """The schema as llguidance gets it. Raises: UnsupportedConstraint."""
     settled = dict(schema)
+    _check_literals(settled, pointer)
     if settled.get("format") not in FORMATS:
         settled.pop("format", None)
     if "pattern" in settled:
@@ -39,8 +41,32 @@ def llguidance_rules(schema: Schema, pointer: str) -> Schema:
             "oneOf",
         )
     _check_property_counts(settled, pointer)
-    _tighten_bounds(settled, pointer)
+    tighten_bounds(settled, pointer)
     return settled
+
+
+def _check_literals(schema: Schema, pointer: str) -> None:
+    """A control character without a short escape is lost where \\u escapes are off, and an
+    integer that no double equals is rounded."""
+    for keyword in ("enum", "const", "properties", "required"):
+        literals = schema.get(keyword, ())
+        if keyword == "properties":
+            literals = list(literals)
+        problem = _literal_problem(literals)
+        if problem is not None:
+            raise refused(problem, child(pointer, keyword), keyword)
+
+
+def _literal_problem(value: Json) -> str | None:
+    if isinstance(value, str) and UNSPELLABLE.search(value):
+        return "control characters in literal strings are not supported"
+    if isinstance(value, int) and float(value) != value:
+        return f"the integer {value} is not exact in double precision"
+    if isinstance(value, dict):
+        return _literal_problem([*value.keys(), *value.values()])
+    if isinstance(value, list | tuple):
+        return next(filter(None, map(_literal_problem, value)), None)
+    return None
 
 
 def _pattern_properties(schemas: Schema, place: str) -> Schema:
@@ -72,31 +98,3 @@ def _check_property_counts(schema: Schema, pointer: str) -> None:
             child(pointer, "maxProperties"),
             "maxProperties",
         )
-
-
-def _tighten_bounds(schema: Schema, pointer: str) -> None:
-    """Bounds as doubles that allow no more than the client's, and an end to endless integers."""
-    for keyword in ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum"):
-        if keyword in schema:
-            schema[keyword] = _tightened(schema[keyword], keyword, child(pointer, keyword))
-    if schema.get("type") != "integer" or "enum" in schema or "const" in schema:
-        return
-    if "minimum" not in schema and "exclusiveMinimum" not in schema:
-        schema["minimum"] = -MAX_BOUND
-    if "maximum" not in schema and "exclusiveMaximum" not in schema:
-        schema["maximum"] = MAX_BOUND
-
-
-def _tightened(bound: int | float, keyword: str, place: str) -> int | float:
-    is_lower = keyword.lower().endswith("minimum")
-    inward = bound if is_lower else -bound
-    if inward > MAX_BOUND:
-        raise refused(f"{keyword!r} leaves no number of 64 bits", place, keyword)
-    if inward < -MAX_BOUND:
-        return -MAX_BOUND if is_lower else MAX_BOUND
-    nearest = float(bound)
-    if isinstance(bound, float) or nearest == bound:
-        return bound
-    if (nearest < bound) == is_lower:
-        nearest = math.nextafter(nearest, math.inf if is_lower else -math.inf)
-    return int(nearest)

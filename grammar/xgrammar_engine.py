@@ -1,0 +1,114 @@
+"""The engine over xgrammar. Imports that library, and with it torch and transformers (2 s,
+270 MB); only grammar.engines imports this module, and only where the engine is asked for.
+"""
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+import xgrammar
+
+from grammar.coverage import CheckedSchema, check_schema
+from grammar.ending_matcher import EndingMatcher, VocabularyBits
+from grammar.errors import MatcherFailed, UnsupportedConstraint
+from grammar.literals import checked_regex, choice_strings
+from grammar.matcher import MaskRow, Vocabulary
+from grammar.spec import ConstraintSpec, EngineName
+from grammar.token_bytes import token_bytes
+from grammar.xgrammar_rules import check_xgrammar_regex
+
+JSON_OBJECT = '{"type":"object"}'
+SOURCE_PLACE = re.compile(r"^\[[0-9:]+\] \S+:\d+: ")
+
+
+class XGrammarEngine:
+    """xgrammar bound to one vocabulary. `compile` may be called from any thread."""
+
+    name: EngineName = "xgrammar"
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self._bits = VocabularyBits(
+            vocab_size=vocabulary.vocab_size, eos_token_ids=vocabulary.eos_token_ids
+        )
+        tokenizer_info = xgrammar.TokenizerInfo(
+            token_bytes(vocabulary.tokenizer_json, vocabulary.vocab_size),
+            xgrammar.VocabType.RAW,
+            vocab_size=vocabulary.vocab_size,
+            stop_token_ids=list(vocabulary.eos_token_ids),
+        )
+        self._compiler = xgrammar.GrammarCompiler(
+            tokenizer_info, max_threads=1, cache_enabled=False
+        )
+
+    def compile(self, spec: ConstraintSpec) -> EndingMatcher:
+        """See GrammarEngine.compile."""
+        schema = check_schema(spec.value, self.name) if spec.kind == "json_schema" else None
+        try:
+            matcher = xgrammar.GrammarMatcher(self._compiled(spec, schema))
+        except (RuntimeError, ValueError) as error:
+            message = SOURCE_PLACE.sub("", str(error)).strip()
+            pointer, keyword = schema.pointer_of(message) if schema else ("", None)
+            raise UnsupportedConstraint(message, pointer=pointer, keyword=keyword) from error
+        return EndingMatcher(XGrammarParser(matcher, self._bits), self._bits)
+
+    def _compiled(
+        self, spec: ConstraintSpec, schema: CheckedSchema | None
+    ) -> xgrammar.CompiledGrammar:
+        if spec.kind == "regex":
+            return self._compiler.compile_regex(check_xgrammar_regex(checked_regex(spec.value)))
+        if spec.kind == "choice":
+            alternatives = " | ".join(map(_ebnf_string, choice_strings(spec.value)))
+            return self._compiler.compile_grammar(f"root ::= {alternatives}")
+        return self._compiler.compile_json_schema(
+            schema.text if schema is not None else JSON_OBJECT,
+            any_whitespace=False,
+            separators=(",", ":"),
+            strict_mode=False,
+        )
+
+
+class XGrammarParser:
+    """A Parser over one GrammarMatcher, which raises RuntimeError by itself."""
+
+    def __init__(self, matcher: xgrammar.GrammarMatcher, bits: VocabularyBits) -> None:
+        self._matcher = matcher
+        self._bits = bits
+
+    def fill(self, mask_row: MaskRow) -> None:
+        try:
+            self._matcher.fill_next_token_bitmask(torch.from_numpy(mask_row).unsqueeze(0))
+        except RuntimeError as error:
+            raise MatcherFailed(str(error).strip()) from error
+
+    def accept(self, token_ids: Sequence[int]) -> int:
+        for num_accepted, token_id in enumerate(token_ids):
+            if not self._matcher.accept_token(token_id):
+                return num_accepted
+        return len(token_ids)
+
+    def rollback(self, num_tokens: int) -> None:
+        self._matcher.rollback(num_tokens)
+
+    def fork(self) -> "XGrammarParser":
+        return XGrammarParser(self._matcher.fork(), self._bits)
+
+    def forced_tokens(self) -> list[int]:
+        return self._matcher.find_jump_forward_tokens()
+
+    def is_accepting(self) -> bool:
+        return self._matcher.is_completed()
+
+    def is_exhausted(self) -> bool:
+        """xgrammar has no word for it: what follows is looked up in a mask."""
+        if not self._matcher.is_completed():
+            return False
+        row = np.zeros(self._bits.num_words, dtype=np.int32)
+        self.fill(row)
+        self._bits.keep_text(row)
+        return not row.any()
+
+
+def _ebnf_string(text: str) -> str:
+    """The text as a quoted string of xgrammar's EBNF, every character by its code point."""
+    return '"' + "".join(f"\\U{ord(character):08x}" for character in text) + '"'
