@@ -249,7 +249,7 @@ class PagedAttention:
         shared_len = shared_scores.shape[-1]
         joined = torch.cat((shared_scores.view(*q.shape[:3], shared_len), scores), dim=-1)
         weights = torch.softmax(joined, dim=-1).to(self._dtype)
-        on_shared, on_own = torch.split(weights, (shared_len, scores.shape[-1]), dim=-1)
+        on_shared, on_own = torch.split(weights, [shared_len, scores.shape[-1]], dim=-1)
         shared_values = values.index_select(1, pages).flatten(1, 2)
         from_shared = torch.matmul(on_shared.reshape(num_groups, -1, shared_len), shared_values)
         return from_shared.view(num_groups, num_rows, -1, head_dim) + torch.matmul(

@@ -49,8 +49,8 @@ class LlamaModel:
         num_heads, num_kv_heads = self._p.num_heads, self._p.num_kv_heads
         qkv = layer.qkv(self._norm(x, layer.attention_norm))
         heads = qkv.view(x.shape[0], num_heads + 2 * num_kv_heads, self._p.head_dim)
-        qk, v = torch.split(heads, (num_heads + num_kv_heads, num_kv_heads), dim=1)
-        q, k = torch.split(_rotate(qk, *rotation), (num_heads, num_kv_heads), dim=1)
+        qk, v = torch.split(heads, [num_heads + num_kv_heads, num_kv_heads], dim=1)
+        q, k = torch.split(_rotate(qk, *rotation), [num_heads, num_kv_heads], dim=1)
         return q, k, v
 
     def _feed_forward(self, layer: LayerWeights, x: Tensor) -> Tensor:
