@@ -1,3 +1,5 @@
+"""Known, silent and expelled gateways, with a clock that the tests turn."""
+
 from runtime.gateway_registry import MAX_EXPELLED, MAX_TICK_S, GatewayRegistry
 
 

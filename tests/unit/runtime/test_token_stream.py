@@ -1,3 +1,5 @@
+"""Inbox and stream of one request: order, ends, and who gets to abort."""
+
 import asyncio
 
 import pytest

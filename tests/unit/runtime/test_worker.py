@@ -1,3 +1,5 @@
+"""What the runtime process decides before it loads anything."""
+
 import os
 import signal
 

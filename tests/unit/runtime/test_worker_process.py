@@ -1,3 +1,5 @@
+"""How a runtime process is started: its environment, its socket's folder, its end in words."""
+
 import os
 import sys
 from pathlib import Path
