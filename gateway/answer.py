@@ -103,7 +103,6 @@ class Answer(Response):
         observation = context.observation
         assert observation is not None, "generation routes are observed"
         prepared = await self._call.generator.prepare(self._call.request)
-        observation.add_phases(prepared.phases)
         _name_ignored(context, (*self._call.ignored, *prepared.ignored))
         admission.add_prompt_tokens(prepared.num_prompt_tokens)
         async with aclosing(_closable(self._call.generator.generate(prepared))) as events:

@@ -5,7 +5,7 @@ The middleware opens and closes it; the route tells it what happens in between.
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from starlette.datastructures import Headers
@@ -50,15 +50,21 @@ class Observation:
         self._finish_reasons: dict[int, str] = {}
         self._usage: Usage | None = None
         self._error: str | None = None
+        self._phase_log: Sequence[Phase] = ()
         self._is_closed = False
 
-    def describe(self, *, operation: str, model: str, attributes: Mapping[str, Any]) -> None:
-        """What was asked for, once the body is valid."""
+    def describe(
+        self,
+        *,
+        operation: str,
+        model: str,
+        attributes: Mapping[str, Any],
+        phase_log: Sequence[Phase],
+    ) -> None:
+        """What was asked for, once the body is valid. `phase_log` is the request's: the generator
+        fills it, and what it holds at the end is on the trace."""
         self.trace.describe(operation=operation, model=model, attributes=attributes)
-
-    def add_phases(self, phases: tuple[Phase, ...]) -> None:
-        if phases:
-            self.trace.add_phases(phases)
+        self._phase_log = phase_log
 
     def event(self, event: GenerationEvent) -> None:
         """Times and totals of what the generator yields."""
@@ -69,12 +75,10 @@ class Observation:
                 self._finish_reasons[event.choice] = event.reason
             case Completed():
                 self._usage = event.usage
-                self.add_phases(event.phases)
 
     def fail(self, error: GatewayError) -> None:
         """The request failed after its status was sent."""
         self._error = error.code or error.type
-        self.add_phases(error.phases)
 
     def close(self, *, status: int, outcome: Outcome, error: str | None = None) -> None:
         """Ends the trace and counts the request; later calls change nothing."""
@@ -103,6 +107,7 @@ class Observation:
 
     def _finish_trace(self, status: int, outcome: Outcome, error: str | None) -> None:
         usage = self._usage
+        self.trace.add_phases(self._phase_log)
         self.trace.finish(
             status=status,
             outcome=outcome,
@@ -169,7 +174,6 @@ class ObservationMiddleware:
 
     def _close_refused(self, observation: Observation, error: GatewayError) -> None:
         code = error.code or error.type
-        observation.add_phases(error.phases)
         is_refusal = error.status < 500 or isinstance(error, Overloaded)
         if is_refusal:
             self._metrics.rejected(code)

@@ -20,10 +20,8 @@ from gateway.request_context import RequestContext, request_context
 from gateway.sampling import cache_salt, new_seed, stop_strings, to_sampling
 from gateway.schemas.answer import AnswerHead, Presenter
 from gateway.schemas.constraints import (
-    JsonObjectFormat,
-    JsonSchemaFormat,
+    ResponseFormat,
     StructuredOutputs,
-    TextFormat,
     format_constraint,
     outputs_constraint,
 )
@@ -47,7 +45,7 @@ class Wanted:
     prompts: tuple[Prompt, ...]
     max_tokens: int | None
     logprobs: int | None
-    response_format: TextFormat | JsonObjectFormat | JsonSchemaFormat | None
+    response_format: ResponseFormat | None
     structured_outputs: StructuredOutputs | None
     ignored: tuple[str, ...]
     service_tier: str | None = None
@@ -242,6 +240,7 @@ def _describe(context: RequestContext, wanted: Wanted, request: GenerationReques
             names.GEN_AI_RESPONSE_ID: request.request_id,
             names.GEN_AI_RESPONSE_MODEL: fields.model,
         },
+        phase_log=request.phase_log,
     )
 
 

@@ -1,22 +1,14 @@
 """response_format and structured_outputs: what a request may demand of its answer's form."""
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import msgspec
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import Field, model_validator
 
 from gateway.schemas.fields import ClosedModel, refusal
 from grammar.spec import ConstraintSpec, EngineName
 
 MAX_CHOICES = 10_000
-
-
-class TextFormat(ClosedModel):
-    type: Literal["text"]
-
-
-class JsonObjectFormat(ClosedModel):
-    type: Literal["json_object"]
 
 
 class JsonSchema(ClosedModel):
@@ -30,36 +22,28 @@ class JsonSchema(ClosedModel):
     @model_validator(mode="before")
     @classmethod
     def _has_schema(cls, value: Any) -> Any:
-        if value is None or (isinstance(value, dict) and value.get("schema") is None):
+        if isinstance(value, dict) and value.get("schema") is None:
             raise refusal(
                 "missing_required_parameter", "'schema' is missing in response_format.json_schema."
             )
         return value
 
 
-class JsonSchemaFormat(ClosedModel):
-    type: Literal["json_schema"]
-    json_schema: JsonSchema
+class ResponseFormat(ClosedModel):
+    """OpenAI's way to ask for JSON."""
 
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: JsonSchema | None = None
 
-def _format_type(value: Any) -> str:
-    kind = value.get("type") if isinstance(value, dict) else None
-    if isinstance(kind, str):
-        return f"<{kind}>"
-    return "<text>"
-
-
-ResponseFormat = Annotated[
-    Annotated[TextFormat, Tag("<text>")]
-    | Annotated[JsonObjectFormat, Tag("<json_object>")]
-    | Annotated[JsonSchemaFormat, Tag("<json_schema>")],
-    Discriminator(
-        _format_type,
-        custom_error_type="invalid_value",
-        custom_error_message="it must be one of text, json_object, json_schema",
-        custom_error_context={"param": "type"},
-    ),
-]
+    @model_validator(mode="after")
+    def _schema_when_due(self) -> "ResponseFormat":
+        if self.type == "json_schema" and self.json_schema is None:
+            raise refusal("missing_required_parameter", "it is missing", param="json_schema")
+        if self.type != "json_schema" and self.json_schema is not None:
+            raise refusal(
+                "invalid_value", f"it does not go with type {self.type}", param="json_schema"
+            )
+        return self
 
 
 class StructuredOutputs(ClosedModel):
@@ -90,18 +74,14 @@ class StructuredOutputs(ClosedModel):
         return self
 
 
-def format_constraint(
-    response_format: TextFormat | JsonObjectFormat | JsonSchemaFormat, engine: EngineName
-) -> ConstraintSpec | None:
+def format_constraint(wanted: ResponseFormat, engine: EngineName) -> ConstraintSpec | None:
     """None for plain text. The schema keeps the client's key order."""
-    match response_format:
-        case JsonSchemaFormat():
-            schema = _json_text(response_format.json_schema.schema_)
-            return ConstraintSpec(kind="json_schema", value=schema, engine=engine)
-        case JsonObjectFormat():
-            return ConstraintSpec(kind="json_object", engine=engine)
-        case _:
-            return None
+    if wanted.json_schema is not None:
+        schema = _json_text(wanted.json_schema.schema_)
+        return ConstraintSpec(kind="json_schema", value=schema, engine=engine)
+    if wanted.type == "json_object":
+        return ConstraintSpec(kind="json_object", engine=engine)
+    return None
 
 
 def outputs_constraint(outputs: StructuredOutputs, engine: EngineName) -> ConstraintSpec:

@@ -1,0 +1,24 @@
+"""The conformance checks' target here: the gateway over a scripted engine, on a real socket."""
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from runtime.messages import Submit
+from tests.conformance.target import Target
+from tests.gateway_harness import MODEL, listening_in_thread, make_gateway
+
+FLAG = b'{"color":"red","size":"small"}'
+
+
+def answer(submit: Submit, choice: int) -> Sequence[int]:
+    """JSON where it is asked for, else a text that differs between choices and prompts."""
+    if submit.constraint is not None:
+        return list(FLAG)
+    return list(f"Hello {choice} {sum(submit.prompt_token_ids)}, caf\u00e9!".encode())
+
+
+@pytest.fixture(scope="module")
+def target() -> Iterator[Target]:
+    with listening_in_thread(make_gateway(answer)) as base_url:
+        yield Target(base_url, MODEL)

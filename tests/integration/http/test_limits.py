@@ -1,0 +1,100 @@
+"""How much is accepted at once, and what is said to the rest."""
+
+import asyncio
+
+import httpx2
+
+from tests.gateway_harness import CHAT, chat, error_of, in_process, make_gateway
+from tests.waiting import until
+
+
+async def test_of_64_requests_exactly_24_are_refused_and_the_others_finish() -> None:
+    gateway = make_gateway(max_running=8, max_queue=32)
+    gateway.engine.hold("queue")
+    async with in_process(gateway) as client:
+        requests = [
+            asyncio.create_task(client.post(CHAT, json=chat(stream=index % 2 == 0)))
+            for index in range(64)
+        ]
+        await until(lambda: sum(request.done() for request in requests) == 24)
+        await until(lambda: len(gateway.engine.submitted) == 40)
+        gateway.engine.release()
+        responses = await asyncio.gather(*requests)
+    assert sorted(response.status_code for response in responses) == [200] * 40 + [503] * 24
+    assert gateway.engine.open_requests == set()
+
+
+async def test_refusal_says_when_to_come_back() -> None:
+    gateway = make_gateway(max_running=1, max_queue=0)
+    gateway.engine.hold("queue")
+    async with in_process(gateway) as client:
+        first = asyncio.create_task(client.post(CHAT, json=chat()))
+        await until(lambda: bool(gateway.engine.submitted))
+        refused = await client.post(CHAT, json=chat())
+        gateway.engine.release()
+        assert (await first).status_code == 200
+    assert (refused.status_code, error_of(refused)["code"]) == (503, "server_is_overloaded")
+    assert int(refused.headers["retry-after"]) >= 1
+
+
+async def test_compiling_requests_count() -> None:
+    gateway = make_gateway(max_running=1, max_queue=0)
+    gateway.probe.is_held = True
+    async with in_process(gateway) as client:
+        compiling = asyncio.create_task(
+            client.post(CHAT, json=chat(structured_outputs={"regex": "a"}))
+        )
+        await gateway.probe.reached.wait()
+        refused = await client.post(CHAT, json=chat())
+        compiling.cancel()
+        await asyncio.wait([compiling])
+        accepted = await client.post(CHAT, json=chat())
+    assert (refused.status_code, accepted.status_code) == (503, 200)
+
+
+async def test_prompt_tokens_in_work_are_bounded() -> None:
+    gateway = make_gateway(max_queue_tokens=60)
+    gateway.engine.hold("queue")
+    async with in_process(gateway) as client:
+        first = asyncio.create_task(client.post(CHAT, json=chat("a" * 30)))
+        await until(lambda: bool(gateway.engine.submitted))
+        refused = await client.post(CHAT, json=chat("a" * 30))
+        gateway.engine.release()
+        assert (await first).status_code == 200
+        # Alone, even a prompt beyond the limit is served: it would never be otherwise.
+        alone = await client.post(CHAT, json=chat("a" * 70))
+    assert (refused.status_code, alone.status_code) == (503, 200)
+
+
+async def test_one_keys_limit_leaves_the_others_alone() -> None:
+    gateway = make_gateway(api_keys=("one", "two"), max_requests_per_key=1)
+    gateway.engine.hold("queue")
+
+    async def post(client: httpx2.AsyncClient, key: str) -> httpx2.Response:
+        headers = {"authorization": f"Bearer {key}"}
+        return await client.post(CHAT, json=chat(), headers=headers)
+
+    async with in_process(gateway) as client:
+        first = asyncio.create_task(post(client, "one"))
+        await until(lambda: len(gateway.engine.submitted) == 1)
+        second = await post(client, "one")
+        other = asyncio.create_task(post(client, "two"))
+        await until(lambda: len(gateway.engine.submitted) == 2)
+        gateway.engine.release()
+        assert [(await first).status_code, (await other).status_code] == [200, 200]
+    error = error_of(second)
+    assert (second.status_code, error["code"]) == (429, "rate_limit_exceeded")
+    assert error["type"] == "requests"
+    assert int(second.headers["retry-after"]) >= 1
+
+
+async def test_stopping_server_refuses_new_requests_and_is_not_ready() -> None:
+    gateway = make_gateway()
+    async with in_process(gateway) as client:
+        assert (await client.get("/ready")).status_code == 200
+        gateway.lifecycle.drain()
+        ready, health = await client.get("/ready"), await client.get("/health")
+        refused = await client.post(CHAT, json=chat())
+    assert (ready.status_code, health.status_code, refused.status_code) == (503, 200, 503)
+    assert error_of(ready)["code"] == "not_ready"
+    assert int(refused.headers["retry-after"]) >= 1

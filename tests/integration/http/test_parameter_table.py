@@ -1,0 +1,158 @@
+"""Walks the whole table of parameters through real requests."""
+
+from typing import Any
+
+import pytest
+
+from gateway.parameter_table import PARAMETERS, SERVED, Action, Endpoint, Parameter
+from tests.gateway_harness import MODEL, chat, completion, error_of, in_process, make_gateway
+
+# A value for each implemented row; the request it makes must succeed.
+VALUES: dict[str, dict[str, Any]] = {
+    "model": {"model": MODEL},
+    "messages": {"messages": [{"role": "user", "content": "hi"}]},
+    "prompt": {"prompt": "hi"},
+    "max_tokens": {"max_tokens": 5},
+    "max_completion_tokens": {"max_completion_tokens": 5},
+    "n_predict": {"n_predict": 5},
+    "temperature": {"temperature": 0.5},
+    "top_p": {"top_p": 0.9},
+    "top_k": {"top_k": 40},
+    "min_p": {"min_p": 0.05},
+    "frequency_penalty": {"frequency_penalty": 0.5},
+    "presence_penalty": {"presence_penalty": 0.5},
+    "repetition_penalty": {"repetition_penalty": 1.1},
+    "repeat_penalty": {"repeat_penalty": 1.1},
+    "logit_bias": {"logit_bias": {"5": 1}},
+    "top_logprobs": {"logprobs": True, "top_logprobs": 2},
+    "n": {"n": 2},
+    "seed": {"seed": 7},
+    "stop": {"stop": ["x"]},
+    "stop_token_ids": {"stop_token_ids": [5]},
+    "min_tokens": {"min_tokens": 1},
+    "ignore_eos": {"ignore_eos": True},
+    "stream": {"stream": True},
+    "stream_options": {"stream": True, "stream_options": {}},
+    "stream_options.include_usage": {"stream": True, "stream_options": {"include_usage": True}},
+    "response_format": {"response_format": {"type": "json_object"}},
+    "structured_outputs": {"structured_outputs": {"regex": "a+"}},
+    "structured_outputs.json": {"structured_outputs": {"json": {"type": "object"}}},
+    "structured_outputs.regex": {"structured_outputs": {"regex": "a+"}},
+    "structured_outputs.choice": {"structured_outputs": {"choice": ["a", "b"]}},
+    "cache_salt": {"cache_salt": "team"},
+    "extra_key": {"extra_key": "team"},
+    "modalities": {"modalities": ["text"]},
+}
+# Ignored rows whose value has a type that is checked all the same, as the answer repeats it.
+TYPED = {"metadata": {"a": "b"}, "service_tier": "auto"}
+BODIES = {Endpoint.CHAT: chat, Endpoint.COMPLETIONS: completion}
+
+Row = tuple[Endpoint, Parameter]
+
+
+def rows(action: Action, *, served: bool = True) -> list[Any]:
+    return [
+        pytest.param((endpoint, row), id=f"{endpoint.name} {row.name}")
+        for row in PARAMETERS
+        if row.action is action
+        for endpoint in sorted(row.endpoints)
+        if (endpoint in SERVED) is served
+    ]
+
+
+def nested(name: str, value: Any) -> dict[str, Any]:
+    """A body that has the value under the dotted name. The rows' lists are messages, contents
+    and tools."""
+    first, *rest = name.replace("*", "x").split(".")
+    for key in reversed(rest):
+        value = {key: value}
+    match first:
+        case "messages" if rest[0] == "content":
+            part = {"type": "text", "text": "hi", **value["content"]}
+            return {"messages": [{"role": "user", "content": [part]}]}
+        case "messages":
+            return {"messages": [{"role": "assistant", "content": "hi", **value}]}
+        case "tools":
+            return {"tools": [value]}
+        case "stream_options":
+            return {"stream": True, first: value}
+        case _:
+            return {first: value}
+
+
+async def post(endpoint: Endpoint, parameters: dict[str, Any]) -> Any:
+    async with in_process(make_gateway()) as client:
+        return await client.post(endpoint, json=BODIES[endpoint](**{}) | parameters)
+
+
+@pytest.mark.parametrize("case", rows(Action.IMPLEMENTED))
+async def test_implemented_parameter_is_accepted_and_not_called_ignored(case: Row) -> None:
+    endpoint, row = case
+    logprobs: Any = True if endpoint is Endpoint.CHAT else 2
+    values = VALUES | {"logprobs": {"logprobs": logprobs}}
+    response = await post(endpoint, values[row.name])
+    assert response.status_code == 200, response.text
+    assert "x-radixgate-ignored" not in response.headers
+
+
+@pytest.mark.parametrize("case", rows(Action.IGNORED))
+async def test_ignored_parameter_is_accepted_and_named(case: Row) -> None:
+    endpoint, row = case
+    response = await post(endpoint, nested(row.name, TYPED.get(row.name, 1)))
+    assert response.status_code == 200, response.text
+    assert response.headers["x-radixgate-ignored"] == row.name
+
+
+@pytest.mark.parametrize("case", rows(Action.REFUSED))
+async def test_refused_parameter_is_named_in_a_400(case: Row) -> None:
+    endpoint, row = case
+    response = await post(endpoint, nested(row.name, "some"))
+    error = error_of(response)
+    assert (response.status_code, error["code"]) == (400, "unsupported_parameter")
+    named = row.name.replace("*", "x")
+    # Whoever sends a part of a refused object hears of the object.
+    assert named == error["param"] or named.startswith(error["param"] + ".")
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in rows(Action.REFUSED) if not case.values[0][1].is_nested]
+)
+async def test_refused_parameter_that_asks_for_nothing_is_accepted(case: Row) -> None:
+    endpoint, row = case
+    for value in (None, *row.harmless):
+        response = await post(endpoint, {row.name.replace("*", "x"): value})
+        assert response.status_code == 200, response.text
+        assert "x-radixgate-ignored" not in response.headers
+
+
+@pytest.mark.parametrize("case", rows(Action.REFUSED, served=False))
+async def test_parameters_of_endpoints_that_are_not_served_meet_a_404(case: Row) -> None:
+    endpoint, row = case
+    async with in_process(make_gateway()) as client:
+        response = await client.post(endpoint, json={row.name: "some"})
+    assert (response.status_code, error_of(response)["code"]) == (404, "unknown_url")
+
+
+async def test_best_of_may_agree_with_n() -> None:
+    assert (await post(Endpoint.COMPLETIONS, {"n": 2, "best_of": 2})).status_code == 200
+    assert (await post(Endpoint.COMPLETIONS, {"n": 2, "best_of": 1})).status_code == 400
+
+
+async def test_ignored_names_keep_the_order_of_the_request() -> None:
+    response = await post(Endpoint.CHAT, {"zebra": 1, "user": "u", "apple": 2})
+    assert response.headers["x-radixgate-ignored"] == "zebra,user,apple"
+
+
+async def test_strict_server_refuses_unknown_parameters() -> None:
+    async with in_process(make_gateway(strict_params=True)) as client:
+        unknown = await client.post(Endpoint.CHAT, json=chat(zebra=1))
+        known = await client.post(Endpoint.CHAT, json=chat(user="u"))
+    error = error_of(unknown)
+    assert (unknown.status_code, error["code"]) == (400, "unknown_parameter")
+    assert error["param"] == "zebra"
+    assert known.status_code == 200
+
+
+async def test_stop_is_named_where_a_constraint_overrules_it() -> None:
+    response = await post(Endpoint.CHAT, {"stop": "x", "structured_outputs": {"regex": "a"}})
+    assert response.headers["x-radixgate-ignored"] == "stop"
