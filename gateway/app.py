@@ -74,7 +74,6 @@ def create_app(
     )
     app = FastAPI(
         title="radixgate",
-        root_path=settings.root_path,
         openapi_url=None,
         redirect_slashes=False,
         lifespan=lambda _app: _running((*services, engine)),
@@ -147,7 +146,7 @@ def _add_middleware(
             allow_headers=("*",),
             expose_headers=EXPOSED_HEADERS,
         )
-    app.add_middleware(RequestContextMiddleware)
+    app.add_middleware(RequestContextMiddleware, root_path=settings.root_path)
     app.add_middleware(ProxyHeadersMiddleware, trusted_hosts=list(settings.trusted_proxies))
 
 

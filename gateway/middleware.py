@@ -43,10 +43,12 @@ def error_response(error: GatewayError, headers: Mapping[str, str] | None = None
 
 
 class RequestContextMiddleware:
-    """Gives the request its id and adds the context's headers to whatever is answered."""
+    """Gives the request its id and the path prefix that a proxy publishes the server under, and
+    adds the context's headers to whatever is answered."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, *, root_path: str = "") -> None:
         self._app = app
+        self._root_path = root_path
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -55,6 +57,8 @@ class RequestContextMiddleware:
         request_id = _request_id(Headers(scope=scope).get(REQUEST_ID_HEADER))
         context = RequestContext(request_id, {REQUEST_ID_HEADER: request_id})
         context.attach(scope)
+        if self._root_path:
+            scope["root_path"] = self._root_path
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":

@@ -25,6 +25,7 @@ from telemetry.testing import in_memory_tracing
 from tests.byte_tokenizer import CHATML, byte_assets
 from tests.fake_constraint_probe import FakeConstraintProbe
 from tests.fake_token_engine import FakeTokenEngine, Script, hello
+from tests.waiting import until
 
 MODEL = "tiny"
 CHAT = "/v1/chat/completions"
@@ -87,8 +88,7 @@ async def listening(gateway: Gateway) -> AsyncIterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         serving = asyncio.create_task(server.serve(sockets=[listener]))
-        while not server.started:
-            await asyncio.sleep(0)
+        await until(lambda: server.started)
         try:
             yield f"http://127.0.0.1:{port}"
         finally:

@@ -1,0 +1,131 @@
+"""Traces and metrics of requests: one trace each, closed once, whatever happens."""
+
+from typing import Any
+
+import pytest
+
+from runtime.messages import EngineFault, ErrorCode
+from telemetry import names
+from tests.gateway_harness import (
+    CHAT,
+    COMPLETIONS,
+    Gateway,
+    chat,
+    completion,
+    in_process,
+    make_gateway,
+)
+
+
+def server_spans(gateway: Gateway) -> list[dict[str, Any]]:
+    return [
+        {"name": span.name, **(span.attributes or {})}
+        for span in gateway.spans.get_finished_spans()
+        if span.kind.name == "SERVER"
+    ]
+
+
+def outcome(gateway: Gateway) -> tuple[Any, Any, Any]:
+    (span,) = server_spans(gateway)
+    return span[names.ATTR_OUTCOME], span[names.HTTP_STATUS], span.get(names.ERROR_TYPE)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_trace_of_a_success_has_every_phase_once(stream: bool) -> None:
+    gateway = make_gateway()
+    gateway.engine.cached_tokens = 5
+    async with in_process(gateway) as client:
+        response = await client.post(CHAT, json=chat(stream=stream))
+    spans = {span.name: span for span in gateway.spans.get_finished_spans()}
+    assert sorted(span.name for span in gateway.spans.get_finished_spans()) == [
+        "POST /v1/chat/completions",
+        "cache.match",
+        "chat tiny",
+        "decode",
+        "queue",
+        "tokenize",
+    ]
+    inner = spans["chat tiny"].attributes or {}
+    assert inner[names.ATTR_CACHED_TOKENS] == 5
+    assert inner[names.GEN_AI_USAGE_OUTPUT] == 14
+    assert inner[names.GEN_AI_RESPONSE_FINISH_REASONS] == ("stop",)
+    assert inner[names.ATTR_TTFT_MS] >= 0  # type: ignore[operator]
+    assert inner[names.GEN_AI_REQUEST_STREAM] is stream
+    assert outcome(gateway) == ("ok", 200, None)
+    trace_id = spans["chat tiny"].get_span_context()
+    assert trace_id is not None
+    assert f"{trace_id.trace_id:032x}" in response.headers["traceparent"]
+
+
+async def test_callers_trace_is_continued() -> None:
+    gateway = make_gateway()
+    parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    async with in_process(gateway) as client:
+        response = await client.post(CHAT, json=chat(), headers={"traceparent": parent})
+    assert response.headers["traceparent"].split("-")[1] == "0af7651916cd43dd8448eb211c80319c"
+    assert response.headers["traceparent"] != parent
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_broken_answer_is_an_error_with_its_phases(stream: bool) -> None:
+    gateway = make_gateway()
+    gateway.engine.fault = EngineFault(code=ErrorCode.INTERNAL, message="x")
+    gateway.engine.fault_after = 2
+    async with in_process(gateway) as client:
+        await client.post(CHAT, json=chat(stream=stream))
+    assert outcome(gateway) == ("error", 200 if stream else 500, "internal_error")
+    assert "queue" in {span.name for span in gateway.spans.get_finished_spans()}
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code"),
+    [
+        (chat(temperature=5), 400, "decimal_above_max_value"),
+        ({"model": "nope", "messages": [{"role": "user", "content": "x"}]}, 404, "model_not_found"),
+        (chat("x" * 500), 400, "context_length_exceeded"),
+    ],
+)
+async def test_refused_request_is_rejected_with_its_code(
+    body: dict[str, Any], status: int, code: str
+) -> None:
+    gateway = make_gateway()
+    async with in_process(gateway) as client:
+        response = await client.post(CHAT, json=body)
+        metrics = (await client.get("/metrics")).text
+    assert outcome(gateway) == ("rejected", status, code)
+    assert response.headers["traceparent"]
+    assert f'radixgate_rejected_total{{reason="{code}"}} 1.0' in metrics
+
+
+async def test_oversized_body_is_rejected() -> None:
+    gateway = make_gateway(max_body_mb=0.001)
+    async with in_process(gateway) as client:
+        await client.post(CHAT, json=chat("x" * 2000))
+    assert outcome(gateway) == ("rejected", 413, "request_too_large")
+
+
+async def test_probes_metrics_and_unknown_paths_are_not_traced() -> None:
+    gateway = make_gateway()
+    async with in_process(gateway) as client:
+        for path in ("/health", "/ready", "/metrics", "/version", "/nope", CHAT):
+            await client.get(path)
+    assert server_spans(gateway) == []
+
+
+async def test_metrics_count_requests_tokens_and_times() -> None:
+    gateway = make_gateway()
+    gateway.engine.cached_tokens = 5
+    async with in_process(gateway) as client:
+        await client.post(CHAT, json=chat())
+        await client.post(COMPLETIONS, json=completion(n=2, stream=True))
+        response = await client.get("/metrics")
+    lines = response.text.splitlines()
+    assert response.headers["content-type"].startswith("text/plain")
+    assert "radixgate_prompt_tokens_total 23.0" in lines
+    assert "radixgate_cached_tokens_total 6.0" in lines
+    assert "radixgate_generated_tokens_total 42.0" in lines
+    assert "radixgate_time_to_first_token_seconds_count 2.0" in lines
+    # 14 tokens of a choice have 13 gaps, and there are three choices.
+    assert "radixgate_inter_token_seconds_count 39.0" in lines
+    name = "radixgate_requests_total"
+    assert f'{name}{{outcome="ok",route="/v1/chat/completions",status="200"}} 1.0' in lines
