@@ -107,10 +107,8 @@ class Sequence:
 
     def cacheable_ids(self) -> list[int] | None:
         """The tokens whose KV is in the lease's pages, None where the tree must not have them."""
-        if not self.request.submit.use_cache or self.lease is None:
-            return None
-        num_valid = self.lease.num_shared_tokens if self.has_tail_copy else self.num_computed_tokens
-        return self.token_ids[:num_valid]
+        assert not self.has_tail_copy, "a sequence ends between steps, when its copy has run"
+        return self.token_ids[: self.num_computed_tokens] if self.request.submit.use_cache else None
 
     def usage(self) -> ChoiceUsage:
         """Counts so far. Output includes a token that ends the choice, as OpenAI counts."""

@@ -1,11 +1,11 @@
-"""An engine over the fake executor with everything a test needs to drive and question it."""
+"""Drives an engine without a process around it: over the fake executor, or over a real one."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from grammar.spec import ConstraintSpec
 from prefix_cache import PrefixCache
-from runtime.batch import RowKey
+from runtime.batch import Executor, RowKey
 from runtime.config import RuntimeConfig
 from runtime.engine import Engine
 from runtime.grammar_builder import GrammarBuilder
@@ -149,34 +149,26 @@ def make_sequence(
     return sequence
 
 
-class EngineHarness:
-    """`answers` fills by (gateway, request id, choice) as steps are taken."""
+class EngineDriver:
+    """Any executor behind an engine and a cache of its own. `answers` fills by (gateway, request
+    id, choice) as steps are taken."""
 
     def __init__(
         self,
+        executor: Executor,
+        info: EngineInfo,
         *,
-        num_pages: int = 256,
-        max_model_len: int = 4096,
-        max_running: int = 16,
-        max_step_tokens: int = 512,
-        watermark: float = 0.01,
-        choose: Chooser | None = None,
+        config: RuntimeConfig,
         grammar: GrammarBuilder | None = None,
     ) -> None:
         self.clock = StepClock()
-        self.cache = PrefixCache(num_pages=num_pages, page_size=PAGE_SIZE)
-        self.executor = FakeExecutor(PAGE_SIZE, VOCAB_SIZE, choose)
+        self.cache = PrefixCache(num_pages=info.num_pages, page_size=info.page_size)
         self.answers: dict[tuple[bytes, str, int], Answer] = {}
         self.engine = Engine(
-            executor=self.executor,
+            executor=executor,
             cache=self.cache,
-            info=make_info(num_pages=num_pages, max_model_len=max_model_len),
-            config=RuntimeConfig(
-                model="fake",
-                max_running=max_running,
-                max_step_tokens=max_step_tokens,
-                watermark=watermark,
-            ),
+            info=info,
+            config=config,
             grammar=grammar,
             clock=self.clock,
         )
@@ -238,6 +230,31 @@ class EngineHarness:
         assert (self.stats.num_running, self.stats.num_waiting) == (0, 0)
         assert (counts.held, counts.locked) == (0, 0)
         assert self.engine.next_deadline_ns() is None
+
+
+class EngineHarness(EngineDriver):
+    """An engine over the fake executor."""
+
+    def __init__(
+        self,
+        *,
+        num_pages: int = 256,
+        max_model_len: int = 4096,
+        max_running: int = 16,
+        max_step_tokens: int = 512,
+        watermark: float = 0.01,
+        choose: Chooser | None = None,
+        grammar: GrammarBuilder | None = None,
+    ) -> None:
+        self.executor = FakeExecutor(PAGE_SIZE, VOCAB_SIZE, choose)
+        config = RuntimeConfig(
+            model="fake",
+            max_running=max_running,
+            max_step_tokens=max_step_tokens,
+            watermark=watermark,
+        )
+        info = make_info(num_pages=num_pages, max_model_len=max_model_len)
+        super().__init__(self.executor, info, config=config, grammar=grammar)
 
 
 def alone(request: Submit, choice: int = 0) -> list[int]:

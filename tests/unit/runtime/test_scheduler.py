@@ -27,6 +27,11 @@ class Bench:
         self.scheduler.add(sequence)
         return sequence
 
+    def run_once(self, num_tokens: int, *, key: int) -> Sequence:
+        sequence = self.add(num_tokens, key=key)
+        self.step()
+        return sequence
+
     def step(self) -> Schedule:
         schedule = self.scheduler.schedule()
         self.scheduler.advance(schedule)
@@ -161,6 +166,16 @@ def test_the_last_token_is_computed_even_if_all_are_cached() -> None:
     assert again.num_cached_tokens == 31
     assert bench.counters.prompt_tokens == 64
     assert bench.counters.cached_tokens + bench.counters.computed_prompt_tokens == 64
+
+
+def test_a_partial_page_is_copied_once_and_its_source_let_go() -> None:
+    bench = Bench(budget=200)
+    bench.scheduler.end(bench.run_once(40, key=7))
+    again = make_sequence([7, *range(35), 80, 81], key=8)
+    bench.scheduler.add(again)
+    assert [len(bench.step().batch.copies) for _ in range(2)] == [1, 0]
+    assert again.num_cached_tokens == 36
+    assert bench.cache.counts().locked == 2
 
 
 def test_full_pages_are_shared_while_their_sequence_still_runs() -> None:
