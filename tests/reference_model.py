@@ -4,6 +4,7 @@ Shares no code with the product: reader, dequantizing, names and the order of ro
 written here a second time.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +30,10 @@ def load_reference_model(path: Path) -> Any:
     """The model in float32, ready for inference."""
     reader = gguf.GGUFReader(str(path))
     state = {_name(tensor.name): _weights(tensor) for tensor in reader.tensors}
-    config = _config(reader, tied="lm_head.weight" not in state)
+    config = _config(reader, state)
     for name, weight in state.items():
-        if "q_proj" in name:
-            state[name] = _split_halves(weight, config.num_attention_heads)
-        if "k_proj" in name:
-            state[name] = _split_halves(weight, config.num_key_value_heads)
+        if "q_proj" in name or "k_proj" in name:
+            state[name] = _split_halves(weight, config.head_dim)
     model: Any = LlamaForCausalLM(config)
     missing, unexpected = model.load_state_dict(state, strict=False)
     assert not unexpected
@@ -54,18 +53,19 @@ def _weights(tensor: Any) -> torch.Tensor:
     return torch.from_numpy(gguf.dequantize(tensor.data, tensor.tensor_type).copy())
 
 
-def _split_halves(weight: torch.Tensor, num_heads: int) -> torch.Tensor:
+def _split_halves(weight: torch.Tensor, head_dim: int) -> torch.Tensor:
     """From rows (0, d/2, 1, d/2 + 1, ...) of each head to (0, 1, ..., d - 1)."""
-    heads = weight.unflatten(0, (num_heads, -1))
-    return torch.cat((heads[:, 0::2], heads[:, 1::2]), dim=1).flatten(0, 1).contiguous()
+    heads = weight.view(-1, head_dim, weight.shape[1])
+    halves = torch.cat((heads[:, 0::2], heads[:, 1::2]), dim=1)
+    return halves.view(weight.shape)
 
 
-def _config(reader: Any, *, tied: bool) -> LlamaConfig:
+def _config(reader: Any, state: Mapping[str, torch.Tensor]) -> Any:
     def value(key: str) -> Any:
         return reader.fields[key].contents()
 
     return LlamaConfig(
-        vocab_size=len(value("tokenizer.ggml.tokens")),
+        vocab_size=state["model.embed_tokens.weight"].shape[0],
         hidden_size=value("llama.embedding_length"),
         intermediate_size=value("llama.feed_forward_length"),
         num_hidden_layers=value("llama.block_count"),
@@ -74,5 +74,5 @@ def _config(reader: Any, *, tied: bool) -> LlamaConfig:
         max_position_embeddings=value("llama.context_length"),
         rms_norm_eps=value("llama.attention.layer_norm_rms_epsilon"),
         rope_parameters={"rope_type": "default", "rope_theta": value("llama.rope.freq_base")},
-        tie_word_embeddings=tied,
+        tie_word_embeddings="lm_head.weight" not in state,
     )

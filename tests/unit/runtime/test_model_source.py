@@ -1,0 +1,181 @@
+"""Opening models: what is read from both kinds of files, and what is refused by name."""
+
+import hashlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from runtime.errors import ModelError
+from runtime.model_source import ModelParameters, open_model
+from tests.tiny_gguf import VOCAB, write_tiny_gguf
+from tests.tiny_model import CHAT_TEMPLATE, write_tiny_model
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_model(tmp_path_factory.mktemp("model") / "tiny")
+
+
+def changed_folder(folder: Path, tmp_path: Path, *, file: str, changes: dict[str, Any]) -> Path:
+    """A copy (by links) of the folder with entries of one JSON file replaced."""
+    for original in folder.iterdir():
+        (tmp_path / original.name).symlink_to(original)
+    path = tmp_path / file
+    content = json.loads(path.read_text()) if path.exists() else {}
+    path.unlink(missing_ok=True)
+    path.write_text(json.dumps(content | changes))
+    return tmp_path
+
+
+def test_a_gguf_file_gives_its_parameters(tmp_path: Path) -> None:
+    source = open_model(write_tiny_gguf(tmp_path / "tiny.gguf"))
+    assert source.architecture == "llama"
+    assert source.parameters == ModelParameters(
+        hidden_size=64,
+        num_layers=2,
+        num_heads=4,
+        num_kv_heads=2,
+        head_dim=16,
+        ffn_size=128,
+        vocab_size=VOCAB,
+        max_position=256,
+        rope_theta=10000.0,
+        norm_eps=float(np.float32(1e-5)),
+        tied_embeddings=True,
+    )
+
+
+def test_a_gguf_file_gives_its_text_assets(tmp_path: Path) -> None:
+    text = open_model(write_tiny_gguf(tmp_path / "tiny.gguf")).text
+    assert text.vocab_size == VOCAB
+    assert text.eos_token_ids == (2, 0)  # the named one, then <|endoftext|> by its name
+    assert (text.bos_token_id, text.add_bos) == (1, False)
+    assert text.chat_template == "{{ messages }}"
+    assert text.special_tokens == {"bos_token": "<|im_start|>", "eos_token": "<|im_end|>"}
+    assert json.loads(text.tokenizer_json)["model"]["vocab"]["<|im_end|>"] == 2
+
+
+def test_a_folder_gives_its_parameters_and_text_assets(folder: Path) -> None:
+    source = open_model(folder)
+    assert source.parameters.num_kv_heads == 2
+    assert source.parameters.head_dim == 16
+    assert source.parameters.tied_embeddings is False
+    assert source.text.eos_token_ids == (2, 0)
+    assert source.text.chat_template == CHAT_TEMPLATE
+    assert source.text.special_tokens["eos_token"] == "<|im_end|>"
+
+
+def test_generation_config_comes_first_among_the_eos_ids(folder: Path, tmp_path: Path) -> None:
+    changed = changed_folder(
+        folder, tmp_path, file="generation_config.json", changes={"eos_token_id": [7, 2]}
+    )
+    assert open_model(changed).text.eos_token_ids == (7, 2, 0)
+
+
+def test_a_template_file_wins_over_the_tokenizer_config(folder: Path, tmp_path: Path) -> None:
+    changed = changed_folder(folder, tmp_path, file="config.json", changes={})
+    (changed / "chat_template.jinja").write_text("from the file")
+    assert open_model(changed).text.chat_template == "from the file"
+
+
+def test_rope_theta_is_found_under_its_newer_name_too(folder: Path, tmp_path: Path) -> None:
+    rope = {"rope_type": "default", "rope_theta": 500.0}
+    changed = changed_folder(
+        folder, tmp_path, file="config.json", changes={"rope_parameters": rope}
+    )
+    assert open_model(changed).parameters.rope_theta == 500.0
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"model_type": "gpt_neox"}, "model_type 'gpt_neox'"),
+        ({"attention_bias": True}, "attention_bias"),
+        ({"mlp_bias": True}, "mlp_bias"),
+        ({"hidden_act": "gelu"}, "hidden_act"),
+        ({"rope_scaling": {"rope_type": "llama3", "factor": 8.0}}, "rope scaling of type 'llama3'"),
+        ({"rope_scaling": {"type": "linear", "factor": 2.0}}, "rope scaling of type 'linear'"),
+        ({"quantization_config": {"quant_method": "gptq"}}, "quantization_config"),
+        ({"num_key_value_heads": 3}, "cannot share 3"),
+        ({"num_attention_heads": 0}, "config.json"),
+        ({"hidden_size": "64"}, "hidden_size must be a whole number"),
+        ({"head_dim": 15}, "even head size"),
+    ],
+)
+def test_a_variant_that_is_not_implemented_is_named(
+    folder: Path, tmp_path: Path, changes: dict[str, Any], named: str
+) -> None:
+    with pytest.raises(ModelError, match=named) as caught:
+        open_model(changed_folder(folder, tmp_path, file="config.json", changes=changes))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"general.architecture": "mamba"}, "architecture 'mamba'"),
+        ({"llama.rope.scaling.type": "yarn"}, "rope.scaling.type = 'yarn'"),
+        ({"llama.expert_count": 8}, "expert_count = 8"),
+        ({"llama.rope.dimension_count": 8}, "rope.dimension_count = 8"),
+        ({"llama.block_count": None}, "'llama.block_count' must be one whole number"),
+        ({"llama.attention.head_count": [4, 4]}, "head_count' must be one whole number"),
+        ({"tokenizer.ggml.pre": "mystery"}, "'mystery'"),
+        ({"tokenizer.ggml.model": "llama"}, "vocabulary kind 'llama'"),
+    ],
+)
+def test_a_gguf_variant_that_is_not_implemented_is_named(
+    tmp_path: Path, changes: dict[str, Any], named: str
+) -> None:
+    path = write_tiny_gguf(tmp_path / "variant.gguf", metadata=changes)
+    with pytest.raises(ModelError, match=named) as caught:
+        open_model(path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_frequency_factors_are_refused_as_rope_scaling(tmp_path: Path) -> None:
+    path = write_tiny_gguf(tmp_path / "scaled.gguf", extra={"rope_freqs.weight": (8,)})
+    with pytest.raises(ModelError, match="rope scaling"):
+        open_model(path)
+
+
+def test_a_missing_path_says_so(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="there is no such model file or folder"):
+        open_model(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("file", ["config.json", "tokenizer.json", "model.safetensors"])
+def test_a_missing_file_of_a_folder_is_named(folder: Path, tmp_path: Path, file: str) -> None:
+    changed = changed_folder(folder, tmp_path, file="generation_config.json", changes={})
+    (changed / file).unlink()
+    with pytest.raises(ModelError, match=file):
+        open_model(changed)
+
+
+def test_a_damaged_config_is_named(folder: Path, tmp_path: Path) -> None:
+    changed = changed_folder(folder, tmp_path, file="config.json", changes={})
+    (changed / "config.json").write_text("{")
+    with pytest.raises(ModelError, match=r"config.json: is not JSON"):
+        open_model(changed)
+
+
+def test_the_hash_of_a_gguf_file_is_its_sha256(tmp_path: Path) -> None:
+    path = write_tiny_gguf(tmp_path / "tiny.gguf")
+    assert open_model(path).content_hash() == hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_the_hash_of_a_folder_changes_with_its_weights(folder: Path, tmp_path: Path) -> None:
+    other = write_tiny_model(tmp_path / "other", seed=1)
+    same = write_tiny_model(tmp_path / "same")
+    assert open_model(folder).content_hash() == open_model(same).content_hash()
+    assert open_model(folder).content_hash() != open_model(other).content_hash()
+
+
+def test_opening_a_model_needs_no_torch() -> None:
+    program = "import sys, runtime.model_source; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
