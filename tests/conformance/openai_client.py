@@ -147,7 +147,7 @@ async def test_max_tokens_are_honoured_under_both_names(target: Target) -> None:
     del body["max_tokens"]
     async with target.openai() as client:
         for name in ("max_tokens", "max_completion_tokens"):
-            answer = await client.chat.completions.create(**body, **{name: 3})
+            answer = await client.chat.completions.create(**{**body, name: 3})
             assert answer.usage is not None
             assert answer.usage.completion_tokens <= 3
             assert answer.choices[0].finish_reason == "length"

@@ -1,0 +1,87 @@
+"""The table of parameters and how it is applied; every row meets a real request elsewhere."""
+
+from typing import Any
+
+import pytest
+
+from gateway.errors import InvalidRequest
+from gateway.parameter_table import PARAMETERS, SERVED, Action, Endpoint
+from gateway.parameters import MAX_NAME_LEN, MAX_NAMED, ParameterRules, ignored_header
+from gateway.schemas.chat_request import ChatCompletionRequest
+from gateway.schemas.completion_request import CompletionRequest
+
+MODELS = {
+    Endpoint.CHAT: ChatCompletionRequest,
+    Endpoint.COMPLETIONS: CompletionRequest,
+}
+
+
+def test_no_endpoint_has_a_name_twice() -> None:
+    for endpoint in Endpoint:
+        names = [row.name for row in PARAMETERS if endpoint in row.endpoints]
+        assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("endpoint", sorted(SERVED))
+def test_implemented_rows_are_fields_of_the_wire_model(endpoint: Endpoint) -> None:
+    rows = {
+        row.path[0]
+        for row in PARAMETERS
+        if endpoint in row.endpoints and row.action is Action.IMPLEMENTED
+    }
+    echoed = {"metadata", "service_tier"}
+    assert rows - echoed == set(MODELS[endpoint].model_fields) - echoed
+
+
+def test_refused_and_ignored_rows_say_why() -> None:
+    assert [
+        row.name for row in PARAMETERS if row.action is not Action.IMPLEMENTED and not row.reason
+    ] == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["guided_json", "guided_future", "regex", "ebnf", "grammar", "json_schema", "stop_regex"],
+)
+def test_constraints_of_other_servers_are_never_dropped(name: str) -> None:
+    for endpoint in SERVED:
+        with pytest.raises(InvalidRequest) as caught:
+            ParameterRules(endpoint).check({name: "x"})
+        assert (caught.value.code, caught.value.param) == ("unsupported_parameter", name)
+
+
+@pytest.mark.parametrize(
+    ("body", "is_accepted"),
+    [
+        ({"echo": False}, True),
+        ({"echo": 0}, False),
+        ({"best_of": 1}, True),
+        ({"best_of": 2}, False),
+        ({"best_of": 2, "n": 2}, True),
+        ({"suffix": ""}, True),
+        ({"length_penalty": 1.0}, True),
+        ({"use_beam_search": None}, True),
+    ],
+)
+def test_values_that_ask_for_nothing(body: dict[str, Any], is_accepted: bool) -> None:
+    rules = ParameterRules(Endpoint.COMPLETIONS)
+    if is_accepted:
+        assert rules.check(body) == []
+    else:
+        with pytest.raises(InvalidRequest):
+            rules.check(body)
+
+
+def test_parameters_inside_lists_are_found() -> None:
+    part = {"type": "text", "text": "x", "prompt_cache_breakpoint": {"mode": "explicit"}}
+    messages = [{"role": "user", "content": "x"}, {"role": "user", "content": [part]}]
+    ignored = ParameterRules(Endpoint.CHAT).check({"messages": messages})
+    assert ignored == ["messages.content.prompt_cache_breakpoint"]
+
+
+def test_header_is_bounded_and_harmless() -> None:
+    header = ignored_header(["a\r\nset-cookie: b", "caf\u00e9", "x" * 500, "a.b-c_d", "a.b-c_d"])
+    assert header == f"a__set-cookie__b,caf_,{'x' * MAX_NAME_LEN},a.b-c_d"
+    many = ignored_header([f"name{index}" for index in range(1000)])
+    assert many.count(",") == MAX_NAMED
+    assert many.endswith(",...")

@@ -1,0 +1,133 @@
+"""Settings come from environment and flags, or the start stops with one line."""
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from gateway.settings import Settings, SettingsError, describe_settings
+
+
+def failure(environ: dict[str, str], overrides: dict[str, object] | None = None) -> str:
+    with pytest.raises(SettingsError) as caught:
+        Settings.load(environ, overrides or {})
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+def test_defaults_serve_the_local_machine_without_keys() -> None:
+    settings = Settings.load({}, {})
+    assert (settings.host, settings.port) == ("127.0.0.1", 8000)
+    assert settings.api_keys == ()
+
+
+def test_environment_is_parsed_to_types() -> None:
+    environ = {
+        "RADIXGATE_MAX_RUNNING": "8",
+        "RADIXGATE_WATERMARK": "0.1",
+        "RADIXGATE_STRICT_PARAMS": "true",
+        "RADIXGATE_API_KEYS": "one, two,",
+        "RADIXGATE_KEEPALIVE": "chunk",
+    }
+    settings = Settings.load(environ, {})
+    assert (settings.max_running, settings.watermark) == (8, 0.1)
+    assert settings.strict_params is True
+    assert settings.api_keys == ("one", "two")
+    assert settings.keepalive == "chunk"
+
+
+def test_flag_wins_over_environment_and_absent_flag_does_not() -> None:
+    environ = {"RADIXGATE_PORT": "1", "RADIXGATE_MAX_QUEUE": "2"}
+    settings = Settings.load(environ, {"port": 3, "max_queue": None})
+    assert (settings.port, settings.max_queue) == (3, 2)
+
+
+def test_host_and_port_are_read_without_prefix_and_the_prefix_wins() -> None:
+    assert Settings.load({"HOST": "0.0.0.0", "PORT": "9"}, {}).port == 9
+    assert Settings.load({"PORT": "9", "RADIXGATE_PORT": "10"}, {}).port == 10
+
+
+def test_foreign_and_test_variables_are_left_alone() -> None:
+    environ = {"PATH": "/bin", "RADIXGATE_TEST_MODEL": "x", "RADIXGATED": "y"}
+    assert Settings.load(environ, {"server_secret": "s" * 16}) == Settings(server_secret="s" * 16)
+
+
+@pytest.mark.parametrize("key", ["RADIXGATE_MAX_RUNING", "RADIXGATE_", "RADIXGATE_max_running"])
+def test_unknown_variable_stops_the_start_and_is_named(key: str) -> None:
+    message = failure({key: "5"})
+    assert message.startswith(f"{key}='5': unknown setting")
+    assert "RADIXGATE_MAX_RUNNING" in message
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        ("RADIXGATE_MAX_RUNNING", "many", "an integer"),
+        ("RADIXGATE_MAX_RUNNING", "0", "an integer"),
+        ("RADIXGATE_MAX_MODEL_LEN", "x", "an integer"),
+        ("RADIXGATE_WATERMARK", "nan", "a number"),
+        ("RADIXGATE_STRICT_PARAMS", "perhaps", "true or false"),
+        ("RADIXGATE_KEEPALIVE", "loud", "one of comment, chunk, off"),
+        ("RADIXGATE_CORS_ORIGINS", ",", "a comma-separated list"),
+        ("PORT", "http", "an integer"),
+    ],
+)
+def test_value_that_does_not_parse_names_key_value_and_type(
+    key: str, value: str, expected: str
+) -> None:
+    message = failure({key: value})
+    assert message.startswith(f"{key}={value!r}: expected {expected}")
+
+
+def test_flag_that_does_not_parse_is_named_as_a_flag() -> None:
+    assert failure({}, {"max_running": "x"}).startswith("--max-running='x': expected an integer")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("RADIXGATE_API_KEYS", ","), ("RADIXGATE_SERVER_SECRET", "hunter2")]
+)
+def test_secrets_are_not_printed(key: str, value: str) -> None:
+    assert f"{key}=(hidden)" in failure({key: value})
+
+
+def test_empty_variable_counts_as_absent() -> None:
+    assert Settings.load({"RADIXGATE_API_KEYS": "", "RADIXGATE_MAX_QUEUE": " "}, {}).max_queue > 0
+
+
+def test_secrets_are_not_in_the_settings_text() -> None:
+    settings = Settings(api_keys=("hunter2",), server_secret="hunter2-hunter2-hunter2")
+    assert "hunter2" not in repr(settings)
+
+
+def test_each_start_has_another_secret_unless_one_is_set() -> None:
+    assert Settings.load({}, {}).server_secret != Settings.load({}, {}).server_secret
+
+
+def test_settings_are_frozen_and_closed() -> None:
+    with pytest.raises(ValidationError):
+        Settings().port = 5
+    unknown: dict[str, Any] = {"nope": 1}
+    with pytest.raises(ValidationError):
+        Settings(**unknown)
+
+
+def test_every_setting_is_described() -> None:
+    described = describe_settings()
+    assert {info.name for info in described} == set(Settings.model_fields)
+    for info in described:
+        assert info.description
+        assert info.variable == "RADIXGATE_" + info.name.upper()
+        is_time = info.name.endswith("_s")
+        assert (info.unit == "s") is is_time, info.name
+
+
+def test_description_has_the_defaults() -> None:
+    by_name = {info.name: info for info in describe_settings()}
+    assert by_name["port"].default == "8000"
+    assert by_name["model"].default == ""
+    assert by_name["strict_params"].default == "false"
+    assert by_name["server_secret"].default == "random"
+    assert by_name["trusted_proxies"].default == "127.0.0.1"
+    assert by_name["api_keys"].is_secret
+    assert not by_name["port"].is_secret

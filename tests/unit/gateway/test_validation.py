@@ -1,0 +1,113 @@
+"""From pydantic's errors to OpenAI's, and what a body may be."""
+
+from typing import Any
+
+import pytest
+from starlette.datastructures import Headers
+
+from gateway.errors import InvalidRequest, UnsupportedMediaType
+from gateway.schemas.chat_request import ChatCompletionRequest
+from gateway.schemas.completion_request import CompletionRequest
+from gateway.validation import check_content_type, decode_object, param_path, validate
+
+
+def chat(**parameters: Any) -> ChatCompletionRequest:
+    body = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+    return validate(ChatCompletionRequest, {**body, **parameters})
+
+
+def refusal(**parameters: Any) -> InvalidRequest:
+    with pytest.raises(InvalidRequest) as caught:
+        chat(**parameters)
+    return caught.value
+
+
+def test_path_is_written_as_clients_write_it() -> None:
+    assert param_path(("messages", 0, "<list>", 2, "type")) == "messages[0][2].type"
+    assert param_path(("prompt", "[1][2]")) == "prompt[1][2]"
+    assert param_path(()) is None
+
+
+def test_message_names_the_field_and_not_the_clients_value() -> None:
+    error = refusal(temperature="secret words")
+    assert "temperature" in error.message
+    assert "secret" not in error.message
+
+
+def test_missing_field_is_named() -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        validate(ChatCompletionRequest, {"model": "m"})
+    assert (caught.value.code, caught.value.param) == ("missing_required_parameter", "messages")
+    assert caught.value.message == "Missing required parameter: 'messages'."
+
+
+def test_braces_of_a_client_do_not_break_the_message() -> None:
+    content = [{"type": "{evil}"}]
+    error = refusal(messages=[{"role": "user", "content": content}])
+    assert error.code == "unsupported_value"
+    assert "{evil}" in error.message
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), "1", True])
+def test_numbers_are_finite_numbers(value: Any) -> None:
+    assert refusal(temperature=value).param == "temperature"
+
+
+def test_integer_is_a_number_too() -> None:
+    assert chat(temperature=1).temperature == 1
+
+
+@pytest.mark.parametrize("kind", ["application/json", "application/json; charset=utf-8"])
+def test_json_types_are_accepted(kind: str) -> None:
+    check_content_type(Headers({"content-type": kind}))
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"content-type": "text/plain"},
+        {"content-type": "application/json", "content-encoding": "gzip"},
+    ],
+)
+def test_other_types_are_refused(headers: dict[str, str]) -> None:
+    with pytest.raises(UnsupportedMediaType):
+        check_content_type(Headers(headers))
+
+
+def test_large_integers_and_key_order_survive_decoding() -> None:
+    body = decode_object(b'{"b": 123456789012345678901234567890, "a": 1}')
+    assert list(body) == ["b", "a"]
+    assert body["b"] == 123456789012345678901234567890
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b'"x"', b"{", b"[" * 100_000, b'{"a": "\\udc00"}'])
+def test_what_is_no_object_is_refused(body: bytes) -> None:
+    with pytest.raises(InvalidRequest):
+        decode_object(body)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "texts", "ids"),
+    [
+        ("hi", ["hi"], [None]),
+        (["a", "b"], ["a", "b"], [None, None]),
+        ([1, 2], [None], [(1, 2)]),
+        ([[1], [2, 3]], [None, None], [(1,), (2, 3)]),
+        (None, [""], [None]),
+    ],
+)
+def test_prompts_in_every_shape(prompt: Any, texts: Any, ids: Any) -> None:
+    body = {"model": "m"} if prompt is None else {"model": "m", "prompt": prompt}
+    prompts = validate(CompletionRequest, body).prompts
+    assert [p.text for p in prompts] == texts
+    assert [p.token_ids for p in prompts] == ids
+
+
+@pytest.mark.parametrize(
+    "prompt", [5, {}, [], [[]], [[1], []], ["a", 1], [1, "a"], [[1], 2], [1.5], [-1]]
+)
+def test_prompts_that_are_none(prompt: Any) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        validate(CompletionRequest, {"model": "m", "prompt": prompt})
+    assert (caught.value.param or "").startswith("prompt")
