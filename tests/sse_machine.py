@@ -118,7 +118,7 @@ class _ChatMachine(_Machine):
         index, delta = choice["index"], choice["delta"]
         if self._num_roles < len(self.answer.texts):
             assert index == self._num_roles, "role chunks are not in index order"
-            assert delta["role"] == "assistant"
+            assert delta.get("role") == "assistant", f"no role chunk: {choice}"
             assert delta["content"] == ""
             assert choice["finish_reason"] is None
             self._num_roles += 1

@@ -30,9 +30,14 @@ def test_running_and_waiting_requests_are_accepted_and_no_more() -> None:
 
 def test_place_is_freed_when_the_request_fails() -> None:
     limits = limiter(running=1, queue=0)
-    with pytest.raises(RuntimeError), limits.admit("") as admission:
-        admission.add_prompt_tokens(10)
-        raise RuntimeError
+
+    def fail() -> None:
+        with limits.admit("") as admission:
+            admission.add_prompt_tokens(10)
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
     assert (limits.num_requests, limits.num_prompt_tokens) == (0, 0)
 
 
