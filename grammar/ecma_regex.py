@@ -2,6 +2,8 @@
 
 JSON Schema patterns are ECMA-262; llguidance reads them as Rust. The two differ in places where
 both accept the text: classes within classes, set operators, `.`, `\\<`. Those are rewritten.
+Validators differ on the class escapes (ASCII in ECMA-262, Unicode in Python), so each is
+rewritten to what matches under both readings.
 """
 
 from grammar.errors import UnsupportedConstraint
@@ -9,6 +11,14 @@ from grammar.literals import check_encodable, unsupported_constructs
 
 LINE_ENDS = r"\n\r\x{2028}\x{2029}"
 SET_OPERATORS = frozenset("&~[")
+# Members of a class escape by every reading, and by any reading; both as items of a class.
+CERTAIN = {
+    "d": "0-9",
+    "w": "A-Za-z0-9_",
+    "s": r"\t\n\x0b\x0c\r\x20\x{a0}\x{1680}\x{2000}-\x{200a}"
+    r"\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}",
+}
+POSSIBLE = {"d": r"\p{Nd}", "w": r"\p{L}\p{N}\p{M}_", "s": r"\s\x1c-\x1f\x{feff}"}
 PLAIN_GROUPS = ("(?:", "(?<", "(?P<")
 
 
@@ -46,10 +56,9 @@ def _translate_at(pattern: str, position: int, *, pointer: str) -> tuple[str, in
 def _character_class(pattern: str, start: int, *, pointer: str) -> tuple[str, int]:
     """[...] with everything escaped that Rust would take for a nested class or an operator."""
     position = start + 1
-    translated = "["
-    if pattern.startswith("^", position):
-        translated += "^"
-        position += 1
+    is_negated = pattern.startswith("^", position)
+    translated = "[^" if is_negated else "["
+    position += is_negated
     if pattern.startswith("]", position):
         raise _refused("an empty character class is not supported in a pattern", pointer)
     while position < len(pattern):
@@ -59,7 +68,8 @@ def _character_class(pattern: str, start: int, *, pointer: str) -> tuple[str, in
         if pattern.startswith("--", position):
             raise _refused("'--' in a character class is ambiguous", pointer)
         if character == "\\":
-            translated += _escape(pattern[position : position + 2], pointer)
+            escape = pattern[position : position + 2]
+            translated += _escape(escape, pointer, is_negated=is_negated)
             position += 2
             continue
         translated += f"\\{character}" if character in SET_OPERATORS else character
@@ -67,12 +77,18 @@ def _character_class(pattern: str, start: int, *, pointer: str) -> tuple[str, in
     raise _refused("a character class of the pattern is not closed", pointer)
 
 
-def _escape(text: str, pointer: str) -> str:
+def _escape(text: str, pointer: str, *, is_negated: bool = False) -> str:
+    """The escape; within a negated class it has to exclude what any reading takes for it."""
     if len(text) < 2:
         raise _refused("the pattern ends in a backslash", pointer)
-    if text[1] in "<>":  # word boundaries in Rust, plain characters in ECMA-262
-        return text[1]
-    if text[1] in "AzZBQEGKRXhHN":
+    letter = text[1]
+    if letter in CERTAIN:
+        return f"[{(POSSIBLE if is_negated else CERTAIN)[letter]}]"
+    if letter.lower() in CERTAIN:
+        return f"[^{(CERTAIN if is_negated else POSSIBLE)[letter.lower()]}]"
+    if letter in "<>":  # word boundaries in Rust, plain characters in ECMA-262
+        return letter
+    if letter in "AzZBQEGKRXhHN":
         raise _refused(f"{text!r} has no meaning in an ECMA-262 pattern", pointer)
     return text
 

@@ -33,6 +33,12 @@ UNENFORCED = frozenset(
     "dependentRequired dependentSchemas unevaluatedItems unevaluatedProperties $dynamicRef "
     "$recursiveRef disallow divisibleBy extends".split()
 )
+
+# Formats that are enforced, or refused where an engine cannot; all others are annotations.
+ASSERTED_FORMATS = frozenset(
+    {"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid", "uri"}
+)
+
 # Short keywords have too many innocent neighbours to be compared with.
 SPELLABLE = frozenset(k for k in ENFORCED | UNENFORCED if len(k) > 3) - {"then", "else"}
 

@@ -9,15 +9,23 @@ from typing import Any
 
 from grammar.ecma_regex import rust_pattern
 from grammar.keyword_values import refused
+from grammar.keywords import ASSERTED_FORMATS
 from grammar.number_bounds import tighten_bounds
 from grammar.schema_document import Json, child
 
 Schema = dict[str, Any]
 
-# Formats that it enforces at least as strictly as the standard; others are annotations.
-FORMATS = frozenset(
-    {"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid", "uri"}
-)
+# What it allows beyond the calendar: a 60th second in every minute, the year 0, 29 February.
+YEAR = "^(?:[1-9]|0[1-9]|00[1-9]|000[1-9])"
+LEAP_YEAR = "(?:..(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)"
+MONTH = f"^(?:{LEAP_YEAR}-02-29|....-(?:0[13-9]|1[0-2]|02-(?:[01]|2[0-8])))"
+NARROWER_FORMATS = {
+    "date": (YEAR, MONTH),
+    "date-time": (YEAR, MONTH, "^[^:]*:[0-9][0-9]:[0-5]"),
+    "time": ("^[0-9][0-9]:[0-9][0-9]:[0-5]",),
+}
+# How far a bound is moved that llguidance would take for inclusive.
+EXCLUSIVE_STEP = 1e-9
 # Control characters other than those with a short escape.
 UNSPELLABLE = re.compile(r"[\x00-\x07\x0b\x0e-\x1f\x7f]")
 
@@ -26,7 +34,7 @@ def llguidance_rules(schema: Schema, pointer: str) -> Schema:
     """The schema as llguidance gets it. Raises: UnsupportedConstraint."""
     settled = dict(schema)
     _check_literals(settled, pointer)
-    if settled.get("format") not in FORMATS:
+    if settled.get("format") not in ASSERTED_FORMATS:
         settled.pop("format", None)
     if "pattern" in settled:
         settled["pattern"] = rust_pattern(settled["pattern"], pointer=child(pointer, "pattern"))
@@ -34,6 +42,9 @@ def llguidance_rules(schema: Schema, pointer: str) -> Schema:
         settled["patternProperties"] = _pattern_properties(
             settled["patternProperties"], child(pointer, "patternProperties")
         )
+    if settled.get("format") in NARROWER_FORMATS:
+        narrower = [{"pattern": pattern} for pattern in NARROWER_FORMATS[settled["format"]]]
+        settled["allOf"] = [*settled.get("allOf", ()), *narrower]
     if "oneOf" in settled:
         raise refused(
             "the branches of oneOf are not provably exclusive (use anyOf, or a const that differs)",
@@ -42,6 +53,7 @@ def llguidance_rules(schema: Schema, pointer: str) -> Schema:
         )
     _check_property_counts(settled, pointer)
     tighten_bounds(settled, pointer)
+    _move_exclusive_bounds(settled)
     return settled
 
 
@@ -98,3 +110,18 @@ def _check_property_counts(schema: Schema, pointer: str) -> None:
             child(pointer, "maxProperties"),
             "maxProperties",
         )
+
+
+def _move_exclusive_bounds(schema: Schema) -> None:
+    """Of two bounds less than 1 apart it takes a whole exclusive one for inclusive: (0, 0.5)
+    would allow 0. Such a bound is moved inwards a little and becomes inclusive."""
+    lower = schema.get("exclusiveMinimum", schema.get("minimum"))
+    upper = schema.get("exclusiveMaximum", schema.get("maximum"))
+    if lower is None or upper is None or upper - lower >= 1:
+        return
+    for exclusive, inclusive, step in (
+        ("exclusiveMinimum", "minimum", EXCLUSIVE_STEP),
+        ("exclusiveMaximum", "maximum", -EXCLUSIVE_STEP),
+    ):
+        if exclusive in schema and float(schema[exclusive]).is_integer():
+            schema[inclusive] = schema.pop(exclusive) + step

@@ -19,6 +19,12 @@ from grammar.token_bytes import token_bytes
 from grammar.xgrammar_rules import check_xgrammar_regex
 
 JSON_OBJECT = '{"type":"object"}'
+# Tokens that xgrammar gets without their bytes, so that it never allows them. It takes the
+# surrogates' bytes ED A0..BF for a character, which UTF-8 does not have; without tokens that end
+# in ED the byte after it is always in the same token, where it can be seen.
+UNTRUSTED = re.compile(rb"\xed(?:[\xa0-\xbf]|\Z)")
+# Its strings with a length or a pattern let raw control characters through, which JSON forbids.
+UNTRUSTED_IN_JSON = re.compile(rb"[\x00-\x1f]|\xed(?:[\xa0-\xbf]|\Z)")
 SOURCE_PLACE = re.compile(r"^\[[0-9:]+\] \S+:\d+: ")
 
 
@@ -31,15 +37,9 @@ class XGrammarEngine:
         self._bits = VocabularyBits(
             vocab_size=vocabulary.vocab_size, eos_token_ids=vocabulary.eos_token_ids
         )
-        tokenizer_info = xgrammar.TokenizerInfo(
-            token_bytes(vocabulary.tokenizer_json, vocabulary.vocab_size),
-            xgrammar.VocabType.RAW,
-            vocab_size=vocabulary.vocab_size,
-            stop_token_ids=list(vocabulary.eos_token_ids),
-        )
-        self._compiler = xgrammar.GrammarCompiler(
-            tokenizer_info, max_threads=1, cache_enabled=False
-        )
+        tokens = token_bytes(vocabulary.tokenizer_json, vocabulary.vocab_size)
+        self._compiler = self._new_compiler(vocabulary, UNTRUSTED, tokens)
+        self._json_compiler = self._new_compiler(vocabulary, UNTRUSTED_IN_JSON, tokens)
 
     def compile(self, spec: ConstraintSpec) -> EndingMatcher:
         """See GrammarEngine.compile."""
@@ -60,12 +60,23 @@ class XGrammarEngine:
         if spec.kind == "choice":
             alternatives = " | ".join(map(_ebnf_string, choice_strings(spec.value)))
             return self._compiler.compile_grammar(f"root ::= {alternatives}")
-        return self._compiler.compile_json_schema(
+        return self._json_compiler.compile_json_schema(
             schema.text if schema is not None else JSON_OBJECT,
             any_whitespace=False,
             separators=(",", ":"),
             strict_mode=False,
         )
+
+    def _new_compiler(
+        self, vocabulary: Vocabulary, untrusted: re.Pattern[bytes], tokens: list[bytes]
+    ) -> xgrammar.GrammarCompiler:
+        tokenizer_info = xgrammar.TokenizerInfo(
+            [b"" if untrusted.search(token) else token for token in tokens],
+            xgrammar.VocabType.RAW,
+            vocab_size=vocabulary.vocab_size,
+            stop_token_ids=list(vocabulary.eos_token_ids),
+        )
+        return xgrammar.GrammarCompiler(tokenizer_info, max_threads=1, cache_enabled=False)
 
 
 class XGrammarParser:

@@ -14,12 +14,13 @@ from grammar.literals import check_encodable, unsupported_constructs
 # A piece of a pattern that cannot match anything that JSON escapes, longest first.
 SAFE_PIECE = re.compile(
     r"""
-    \\[dDwWsS]                          # a class by name; xgrammar leaves out what JSON escapes
+    \\[dwS]                             # classes that mean the same to all validators
   | \\[-^$.*+?()\[\]{}|/_@#%&=:;,!~<>]  # an escaped character
   | \(\?: | [()|]
   | [*+?]\?? | \{\d+(?:,\d*)?\}\??
-  | \[\^?(?:\\[dDwWsS]|\\[-^$.*+?()\[\]{}|/]|[a-z]-[a-z]|[A-Z]-[A-Z]|[0-9]-[0-9]
-          |[A-Za-z0-9_@#%&=:;,!~<>'. $*+?(){}|/-])+\]
+  | \[\^?(?:\\[-^$.*+?()\[\]{}|/]|[a-z]-[a-z]|[A-Z]-[A-Z]|[0-9]-[0-9]
+          |[A-Za-z0-9_@#%&=:;,!~<>'. $*+?(){}|/-])++\]
+  | \[(?:\\[dw]|[a-z]-[a-z]|[A-Z]-[A-Z]|[0-9]-[0-9]|[A-Za-z0-9_. /-])++\]
   | [A-Za-z0-9_@#%&=:;,!~<>'. /-]       # a character; the dot leaves out what JSON escapes
   | [^\x00-\x7f]
     """,
