@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from gateway.errors import InvalidRequest
 from gateway.parameter_table import PARAMETERS, SERVED, Action, Endpoint
@@ -10,7 +11,7 @@ from gateway.parameters import MAX_NAME_LEN, MAX_NAMED, ParameterRules, ignored_
 from gateway.schemas.chat_request import ChatCompletionRequest
 from gateway.schemas.completion_request import CompletionRequest
 
-MODELS = {
+MODELS: dict[Endpoint, type[BaseModel]] = {
     Endpoint.CHAT: ChatCompletionRequest,
     Endpoint.COMPLETIONS: CompletionRequest,
 }
@@ -34,9 +35,8 @@ def test_implemented_rows_are_fields_of_the_wire_model(endpoint: Endpoint) -> No
 
 
 def test_refused_and_ignored_rows_say_why() -> None:
-    assert [
-        row.name for row in PARAMETERS if row.action is not Action.IMPLEMENTED and not row.reason
-    ] == []
+    silent = [row for row in PARAMETERS if row.action is not Action.IMPLEMENTED and not row.reason]
+    assert silent == []
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from starlette.datastructures import Headers
 from gateway.errors import InvalidRequest, UnsupportedMediaType
 from gateway.schemas.chat_request import ChatCompletionRequest
 from gateway.schemas.completion_request import CompletionRequest
-from gateway.validation import check_content_type, decode_object, param_path, validate
+from gateway.validation import MAX_DEPTH, check_content_type, decode_object, param_path, validate
 
 
 def chat(**parameters: Any) -> ChatCompletionRequest:
@@ -73,6 +73,20 @@ def test_json_types_are_accepted(kind: str) -> None:
 def test_other_types_are_refused(headers: dict[str, str]) -> None:
     with pytest.raises(UnsupportedMediaType):
         check_content_type(Headers(headers))
+
+
+@pytest.mark.parametrize(("opening", "closing"), [(b'{"a":', b"}"), (b'{"a":[', b"]}")])
+def test_nesting_is_bounded_below_what_could_exhaust_the_stack(
+    opening: bytes, closing: bytes
+) -> None:
+    fits = MAX_DEPTH // len(closing)
+    assert decode_object(opening * fits + b"1" + closing * fits)
+    with pytest.raises(InvalidRequest, match="nested too deeply"):
+        decode_object(opening * (fits + 1) + b"1" + closing * (fits + 1))
+
+
+def test_many_shallow_objects_are_fine() -> None:
+    assert decode_object(b'{"a":[' + b"{}," * 5000 + b"{}]}")
 
 
 def test_large_integers_and_key_order_survive_decoding() -> None:
