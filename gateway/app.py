@@ -136,7 +136,7 @@ def _add_middleware(
     app.add_middleware(DisconnectMiddleware)
     app.add_middleware(BodyLimitMiddleware, max_bytes=int(settings.max_body_mb * _MIB))
     app.add_middleware(ObservationMiddleware, tracing=tracing, metrics=metrics)
-    app.add_middleware(AuthMiddleware, keys=keys)
+    app.add_middleware(AuthMiddleware, keys=keys, metrics=metrics)
     app.add_middleware(ErrorMiddleware)
     if settings.cors_origins:
         app.add_middleware(

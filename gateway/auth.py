@@ -10,6 +10,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from gateway.errors import Unauthorized
 from gateway.http_path import route_path
 from gateway.request_context import request_context
+from telemetry.metrics import Metrics
 
 # Probes of an orchestrator carry no key. Everything else needs one, unknown paths too.
 OPEN_PATHS = frozenset({"/health", "/ready"})
@@ -49,12 +50,20 @@ class ApiKeys:
 class AuthMiddleware:
     """Refuses a request without a key before anything is read or routed."""
 
-    def __init__(self, app: ASGIApp, *, keys: ApiKeys) -> None:
+    def __init__(self, app: ASGIApp, *, keys: ApiKeys, metrics: Metrics) -> None:
         self._app = app
         self._keys = keys
+        self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and route_path(scope) not in OPEN_PATHS:
-            header = Headers(scope=scope).get("authorization")
-            request_context(scope).tenant = self._keys.tenant_of(header)
+            request_context(scope).tenant = self._tenant(Headers(scope=scope))
         await self._app(scope, receive, send)
+
+    def _tenant(self, headers: Headers) -> str:
+        """Refusals are counted and not traced: a trace for each would be a stranger's to fill."""
+        try:
+            return self._keys.tenant_of(headers.get("authorization"))
+        except Unauthorized as error:
+            self._metrics.rejected(error.code or error.type)
+            raise

@@ -156,7 +156,10 @@ class ObservationMiddleware:
             self._close_refused(observation, error)
             raise
         except Exception:
-            observation.close(status=500, outcome="error", error="internal_error")
+            is_sent = status != STATUS_CLIENT_GONE
+            observation.close(
+                status=status if is_sent else 500, outcome="error", error="internal_error"
+            )
             raise
         observation.close(status=status, outcome="ok" if status < 400 else "rejected")
 

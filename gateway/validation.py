@@ -11,6 +11,10 @@ from starlette.datastructures import Headers
 from gateway.errors import InvalidRequest, UnsupportedMediaType
 from gateway.schemas.fields import BRANCH_OPEN
 
+# Far more than any message or schema needs, far less than what exhausts the stack of whatever
+# walks the value later.
+MAX_DEPTH = 128
+
 Model = TypeVar("Model", bound=BaseModel)
 
 _CODES = {
@@ -74,16 +78,35 @@ def decode_object(body: bytes) -> dict[str, Any]:
     try:
         value = msgspec.json.decode(body)
     except RecursionError:
-        raise too_deep() from None
+        raise _too_deep() from None
     except (msgspec.DecodeError, ValueError) as error:
         raise InvalidRequest(
             f"We could not parse the JSON body of your request: {error}", code="invalid_json"
         ) from None
+    if _is_too_deep(value, body):
+        raise _too_deep()
     if not isinstance(value, dict):
         raise InvalidRequest(
             "The JSON body of your request must be an object.", code="invalid_type"
         )
     return value
+
+
+def _is_too_deep(value: Any, body: bytes) -> bool:
+    # A long list of token ids has few brackets and need not be walked.
+    if body.count(b"{") + body.count(b"[") <= MAX_DEPTH:
+        return False
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [inner for outer in level for inner in _containers(outer)]
+        if not level:
+            return False
+    return True
+
+
+def _containers(value: Any) -> list[Any]:
+    inside = value.values() if isinstance(value, dict) else value
+    return [item for item in inside if isinstance(item, dict | list)]
 
 
 def validate(model: type[Model], body: dict[str, Any]) -> Model:
@@ -93,11 +116,9 @@ def validate(model: type[Model], body: dict[str, Any]) -> Model:
     except ValidationError as error:
         details = error.errors(include_url=False, include_input=False)
         raise to_wire_error(details[0]) from None
-    except RecursionError:
-        raise too_deep() from None
 
 
-def too_deep() -> InvalidRequest:
+def _too_deep() -> InvalidRequest:
     return InvalidRequest(
         "The JSON body of your request is nested too deeply.", code="invalid_json"
     )

@@ -35,9 +35,11 @@ async def test_wrong_keys_are_refused_before_the_body_is_read(header: str) -> No
     gateway = make_gateway(api_keys=KEYS)
     async with in_process(gateway) as client:
         response = await client.post(CHAT, content=b"{", headers={"authorization": header})
+        metrics = (await client.get("/metrics", headers=bearer("alpha-key"))).text
     assert response.status_code == 401
     assert "alpha" not in response.text
     assert gateway.spans.get_finished_spans() == ()
+    assert 'radixgate_rejected_total{reason="invalid_api_key"} 1.0' in metrics
 
 
 async def test_each_key_is_a_tenant_of_its_own_even_with_one_salt() -> None:
