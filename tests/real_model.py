@@ -20,6 +20,7 @@ from runtime.batch import (
     ScheduledRow,
 )
 from runtime.config import RuntimeConfig
+from runtime.grammar_builder import GrammarBuilder
 from runtime.messages import EngineInfo, Sampling, TokenLogprob
 from tests.engine_harness import EngineDriver
 
@@ -47,7 +48,12 @@ class RealModel:
         return list(self.tokenizer.encode(text, add_special_tokens=False).ids)
 
     def engine(
-        self, *, num_pages: int | None = None, max_step_tokens: int = 512, watermark: float = 0.01
+        self,
+        *,
+        num_pages: int | None = None,
+        max_step_tokens: int = 512,
+        watermark: float = 0.01,
+        grammar: GrammarBuilder | None = None,
     ) -> EngineDriver:
         """A fresh engine with an empty cache over the first `num_pages` pages."""
         config = RuntimeConfig(
@@ -56,7 +62,7 @@ class RealModel:
             watermark=watermark,
         )
         info = msgspec.structs.replace(self.info, num_pages=num_pages or self.info.num_pages)
-        return EngineDriver(self.executor, info, config=config)
+        return EngineDriver(self.executor, info, config=config, grammar=grammar)
 
     def assert_best(self, prompt: Sequence[int], answer: Sequence[int]) -> None:
         """Each token of a greedy answer that ignores end-of-sequence is the best after all before
