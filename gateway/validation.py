@@ -71,7 +71,7 @@ def check_content_type(headers: Headers) -> None:
 
 
 def decode_object(body: bytes) -> dict[str, Any]:
-    """A JSON object; duplicate keys are JSON's last one wins.
+    """A JSON object; of a key that comes twice the last value counts.
 
     Raises: InvalidRequest.
     """

@@ -1,10 +1,12 @@
 """When a stream's status is decided, what a silent stream sends, how a broken one ends."""
 
 import asyncio
+import json
 from typing import Any
 
 import httpx2
 import pytest
+from starlette.types import Message, Scope
 
 from runtime.messages import EngineFault, ErrorCode
 from runtime.token_engine import EngineState
@@ -141,6 +143,39 @@ async def test_engine_that_misses_the_deadline_is_cut_off_by_the_gateway(
     response = await post(gateway, stream=stream)
     assert (response.status_code, error_of(response)["code"]) == (504, "deadline_exceeded")
     assert gateway.engine.open_requests == set()
+
+
+async def test_client_that_does_not_read_cannot_hold_its_place_beyond_the_deadline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("gateway.answer.DEADLINE_GRACE_S", 0.01)
+    monkeypatch.setattr("gateway.answer.LAST_FRAME_S", 0.01)
+    gateway = make_gateway(request_timeout_s=0.05, keepalive="off")
+    body = json.dumps(chat(stream=True)).encode()
+    headers = [(b"content-type", b"application/json")]
+    scope: Scope = {
+        "type": "http",
+        "method": "POST",
+        "path": CHAT,
+        "query_string": b"",
+        "headers": headers,
+    }
+    messages = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive() -> Message:
+        if not messages:
+            await asyncio.Event().wait()
+        return messages.pop()
+
+    async def stalled_send(message: Message) -> None:
+        if b'"content":"H"' in message.get("body", b"") or b'"error"' in message.get("body", b""):
+            await asyncio.Event().wait()
+
+    with pytest.raises(TimeoutError):
+        await gateway.app(scope, receive, stalled_send)
+    assert gateway.engine.open_requests == set()
+    (span,) = [s for s in gateway.spans.get_finished_spans() if s.kind.name == "SERVER"]
+    assert (span.attributes or {})["radixgate.outcome"] == "error"
 
 
 @pytest.mark.parametrize("stream", [False, True])
