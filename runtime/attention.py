@@ -16,10 +16,15 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from runtime.batch import PageCopy, ScheduledBatch, ScheduledRow
+from runtime.hardware import allocate_zeroed
 from runtime.model_facts import ModelParameters
 
 LAYOUT_VERSION = 1  # goes up when the order of bytes inside a page changes
-PAGE_BUCKET = 4  # rows are padded to a multiple of this many pages, for fewer distinct shapes
+BLOCK_LEN = 64  # queries of a prompt attended at once: their scores stay in the cache
+# A bfloat16 matmul pays for every shape it has not seen (some 0.8 ms), so shapes are rounded up.
+KV_BUCKET = 64
+ROW_BUCKET = 16
+PAGE_BUCKET = 4
 MIN_SHARED_PAGES = 4  # below this, reading a shared prefix once does not pay for the extra ops
 
 
@@ -43,17 +48,28 @@ class DecodeGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class PrefillRow:
-    """A row with several new tokens, [first_token, first_token + num_tokens) of the step.
+class PrefillBlock:
+    """Some neighbouring new tokens of a row, [first_token, first_token + num_tokens) of the step.
 
-    pages: [P]; bias: [num_tokens, kv_len], 0 where a new token sees a key, else -inf.
+    | keys of the row   | seen by                                                        |
+    | ----------------- | -------------------------------------------------------------- |
+    | [0, num_seen)     | every token of the block                                       |
+    | [num_seen, kv_len)| those where `excluded` ([padded rows, 1, kv_len - num_seen]) is False |
     """
 
     first_token: int
     num_tokens: int
+    num_seen: int
     kv_len: int
+    excluded: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class PrefillRow:
+    """A row with several new tokens. pages: [P], padded; the blocks cover the new tokens."""
+
     pages: Tensor
-    bias: Tensor
+    blocks: tuple[PrefillBlock, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +102,8 @@ class PagedAttention:
         self._scale = parameters.head_dim**-0.5
         shape = (parameters.num_kv_heads, num_pages, page_size, parameters.head_dim)
         # Zeroed, as masked slots still enter a product: 0 * NaN would be NaN.
-        self._keys = [torch.zeros(shape, dtype=dtype, device=device) for _ in self._layers()]
-        self._values = [torch.zeros(shape, dtype=dtype, device=device) for _ in self._layers()]
+        self._keys = [allocate_zeroed(shape, dtype, device=device) for _ in self._layers()]
+        self._values = [allocate_zeroed(shape, dtype, device=device) for _ in self._layers()]
 
     @staticmethod
     def page_bytes(parameters: ModelParameters, *, page_size: int, dtype: torch.dtype) -> int:
@@ -136,10 +152,9 @@ class PagedAttention:
             rows = self._decode(group, q.index_select(0, group.token_index), keys, values)
             attended.index_copy_(0, group.token_index, rows)
         for row in plan.prefills:
-            end = row.first_token + row.num_tokens
-            attended[row.first_token : end] = self._prefill(
-                row, q[row.first_token : end], keys, values
-            )
+            outputs = self._prefill(row, q, keys, values)
+            for block, output in zip(row.blocks, outputs, strict=True):
+                attended[block.first_token : block.first_token + block.num_tokens] = output
         return attended.flatten(1)
 
     def _layers(self) -> range:
@@ -157,16 +172,34 @@ class PagedAttention:
         return -(-(row.start + len(row.token_ids)) // self._page_size)
 
     def _plan_prefill(self, row: ScheduledRow, first_token: int) -> PrefillRow:
-        num_tokens, kv_len = len(row.token_ids), row.start + len(row.token_ids)
-        bias = torch.full(
-            (num_tokens, kv_len), float("-inf"), dtype=self._dtype, device=self._device
-        )
+        num_tokens = len(row.token_ids)
+        kv_len = _round_up(row.start + num_tokens, KV_BUCKET)
+        pages = row.page_ids[: self._num_pages(row)]
+        padding = -(-kv_len // self._page_size) - len(pages)
         return PrefillRow(
+            pages=self._indices((*pages, *pages[:1] * padding)),
+            blocks=tuple(
+                self._plan_block(
+                    first_token + offset,
+                    num_tokens=min(BLOCK_LEN, num_tokens - offset),
+                    position=row.start + offset,
+                )
+                for offset in range(0, num_tokens, BLOCK_LEN)
+            ),
+        )
+
+    def _plan_block(self, first_token: int, *, num_tokens: int, position: int) -> PrefillBlock:
+        """A block whose first token has this position in its row."""
+        kv_len = _round_up(position + num_tokens, KV_BUCKET)
+        num_rows = _round_up(num_tokens, ROW_BUCKET)
+        keys = torch.arange(kv_len - position, device=self._device)
+        queries = torch.arange(num_rows, device=self._device)
+        return PrefillBlock(
             first_token=first_token,
             num_tokens=num_tokens,
+            num_seen=position,
             kv_len=kv_len,
-            pages=self._indices(row.page_ids[: self._num_pages(row)]),
-            bias=bias.triu_(row.start + 1),
+            excluded=(keys[None] > queries[:, None])[:, None],
         )
 
     def _group_rows(
@@ -199,7 +232,7 @@ class PagedAttention:
     def _plan_group(self, members: list[tuple[int, ScheduledRow]], num_shared: int) -> DecodeGroup:
         rows = [row for _, row in members]
         num_own = [self._num_pages(row) - num_shared for row in rows]
-        width = -(-max(num_own) // PAGE_BUCKET) * PAGE_BUCKET
+        width = _round_up(max(num_own), PAGE_BUCKET)
         table: list[int] = []
         for row, num_pages in zip(rows, num_own, strict=True):
             own = row.page_ids[num_shared : num_shared + num_pages]
@@ -256,17 +289,30 @@ class PagedAttention:
             on_own, own_values
         )
 
-    def _prefill(self, row: PrefillRow, q: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        """q: [n, H, d] -> [n, H, d]. Keys are expanded over the query heads without a copy."""
-        num_groups, head_dim = self._p.num_kv_heads, self._p.head_dim
-        q = q.view(row.num_tokens, num_groups, -1, head_dim).permute(1, 2, 0, 3)  # [G, g, n, d]
-        picked = [
-            store.index_select(1, row.pages).flatten(1, 2)[:, None, : row.kv_len]
-            for store in (keys, values)
-        ]
-        k, v = (tensor.expand(-1, q.shape[1], -1, -1) for tensor in picked)
-        attended = F.scaled_dot_product_attention(q, k, v, attn_mask=row.bias, scale=1.0)
-        return attended.permute(2, 0, 1, 3).reshape(row.num_tokens, -1, head_dim)
+    def _prefill(self, row: PrefillRow, q: Tensor, keys: Tensor, values: Tensor) -> list[Tensor]:
+        """q: [M, H, d] of the whole step -> [n, H, d] for each block of the row."""
+        row_keys = keys.index_select(1, row.pages).flatten(1, 2)  # [G, P * page_size, d]
+        row_values = values.index_select(1, row.pages).flatten(1, 2)
+        return [self._attend_block(block, q, row_keys, row_values) for block in row.blocks]
+
+    def _attend_block(
+        self, block: PrefillBlock, q: Tensor, row_keys: Tensor, row_values: Tensor
+    ) -> Tensor:
+        num_rows, num_groups = block.excluded.shape[0], self._p.num_kv_heads
+        q = q[block.first_token : block.first_token + block.num_tokens]
+        q = F.pad(q, (0, 0, 0, 0, 0, num_rows - block.num_tokens))
+        grouped = q.view(num_rows, num_groups, -1, q.shape[-1]).transpose(0, 1)  # [G, n, g, d]
+        keys, values = row_keys[:, : block.kv_len], row_values[:, : block.kv_len]
+        scores = torch.bmm(grouped.flatten(1, 2), keys.transpose(1, 2)).float()
+        by_query = scores.view(*grouped.shape[:3], block.kv_len)
+        by_query[..., block.num_seen :].masked_fill_(block.excluded, float("-inf"))
+        weights = torch.softmax(scores, dim=-1).to(self._dtype)
+        attended = torch.bmm(weights, values).view(grouped.shape)
+        return attended.transpose(0, 1).flatten(1, 2)[: block.num_tokens]
+
+
+def _round_up(value: int, step: int) -> int:
+    return -(-value // step) * step
 
 
 def _common_length(first: Sequence[int], second: Sequence[int], *, limit: int) -> int:

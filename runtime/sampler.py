@@ -54,21 +54,21 @@ def _draw_whole(scores: Tensor, rows: Sequence[SampleRow], indices: list[int]) -
     temperatures = torch.tensor(
         [rows[index].sampling.temperature for index in indices], device=scores.device
     )
-    token_ids = torch.arange(scores.shape[1], device=scores.device)
+    token_ids = torch.arange(scores.shape[1], dtype=torch.int32, device=scores.device)
     noise = gumbel_noise(_keys(rows, indices, scores.device), token_ids)
     return torch.argmax(scores[indices] / temperatures[:, None] + noise, dim=-1)
 
 
 def _draw_filtered(scores: Tensor, row: SampleRow) -> Tensor:
     kept, token_ids = pick_candidates(scores / row.sampling.temperature, row.sampling)
-    noise = gumbel_noise(_keys([row], [0], scores.device)[0], token_ids)
+    noise = gumbel_noise(_keys([row], [0], scores.device), token_ids.int())[0]
     return token_ids[torch.argmax(kept + noise)]
 
 
 def _keys(rows: Sequence[SampleRow], indices: list[int], device: torch.device) -> Tensor:
-    """[len(indices), 1] int64."""
-    keys = [[noise_key(rows[i].sampling.seed, rows[i].choice, rows[i].position)] for i in indices]
-    return torch.tensor(keys, dtype=torch.int64, device=device)
+    """[len(indices), 2] int32."""
+    keys = [noise_key(rows[i].sampling.seed, rows[i].choice, rows[i].position) for i in indices]
+    return torch.tensor(keys, dtype=torch.int32, device=device)
 
 
 def _logprobs(
