@@ -8,13 +8,15 @@ import asyncio
 from collections import OrderedDict
 from dataclasses import dataclass
 
-from grammar.errors import UnsupportedConstraint
+from grammar.errors import GrammarError, UnsupportedConstraint
 from grammar.matcher import Vocabulary
 from grammar.probe_frames import Verdict
-from grammar.probe_process import ProbeProcess
+from grammar.probe_process import ChildGone, ProbeProcess
 from grammar.spec import ConstraintSpec
 
 MAX_CHILDREN = 2
+# Children that may turn out to be dead when they get a job, before something must be wrong.
+MAX_TRIES = 3
 DEFAULT_MEMORY_LIMIT_BYTES = 1024 * 1024 * 1024
 
 
@@ -54,6 +56,7 @@ class ConstraintProbe:
         self._verdicts: OrderedDict[str, Verdict] = OrderedDict()
         self._checks: dict[str, _Check] = {}
         self._slots = asyncio.Semaphore(MAX_CHILDREN)
+        self._children: set[ProbeProcess] = set()
         self._idle: list[ProbeProcess] = []
         self._warm_up: asyncio.Task[None] | None = None
 
@@ -71,8 +74,13 @@ class ConstraintProbe:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        while self._idle:
-            await self._idle.pop().kill()
+        self._idle.clear()
+        for child in list(self._children):
+            await self._end_child(child)
+
+    def child_pids(self) -> tuple[int, ...]:
+        """The children that run now, busy or not."""
+        return tuple(child.pid for child in self._children)
 
     async def check(self, spec: ConstraintSpec) -> ProbeReport:
         """Cancelling it while it is the only one to wait kills the child that works on it.
@@ -104,29 +112,44 @@ class ConstraintProbe:
 
     async def _try_out(self, key: str, spec: ConstraintSpec) -> Verdict:
         async with self._slots:
-            child = await self._take_child()
-            try:
-                verdict = await child.run(spec, time_limit_s=self._time_limit_s)
-            except BaseException:
-                await child.kill()
-                raise
-            self._idle.append(child)
-        self._remember(key, verdict)
-        return verdict
+            for _ in range(MAX_TRIES):
+                child = await self._take_child()
+                try:
+                    verdict = await child.run(spec, time_limit_s=self._time_limit_s)
+                except ChildGone:
+                    await self._end_child(child)
+                    continue
+                except BaseException:
+                    await self._end_child(child)
+                    raise
+                self._idle.append(child)
+                self._remember(key, verdict)
+                return verdict
+        raise GrammarError("the constraint checker keeps dying before it can work")
 
     async def _take_child(self) -> ProbeProcess:
+        if self._warm_up is not None:
+            await asyncio.wait([self._warm_up])
         while self._idle:
             child = self._idle.pop()
             if child.is_alive:
                 return child
-            await child.kill()
-        return await ProbeProcess.start(
+            await self._end_child(child)
+        return await self._start_child()
+
+    async def _start_child(self) -> ProbeProcess:
+        child = await ProbeProcess.start(
             self._vocabulary, memory_limit_bytes=self._memory_limit_bytes
         )
+        self._children.add(child)
+        return child
 
     async def _start_first_child(self) -> None:
-        async with self._slots:
-            self._idle.append(await self._take_child())
+        self._idle.append(await self._start_child())
+
+    async def _end_child(self, child: ProbeProcess) -> None:
+        self._children.discard(child)
+        await child.kill()
 
     def _remember(self, key: str, verdict: Verdict) -> None:
         self._verdicts[key] = verdict

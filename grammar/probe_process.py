@@ -28,6 +28,10 @@ LOAD_LIMIT_S = 120.0
 MEMORY_SIGNALS = frozenset({signal.SIGABRT, signal.SIGKILL})
 
 
+class ChildGone(Exception):
+    """The child died while it had nothing to do; the job is to be given to another."""
+
+
 class ProbeProcess:
     """A running `python -m grammar.probe_worker`. Whoever gets an error from it kills it."""
 
@@ -69,17 +73,22 @@ class ProbeProcess:
         return self._process.returncode is None
 
     async def run(self, spec: ConstraintSpec, *, time_limit_s: float) -> Verdict:
-        """Raises: ConstraintTooExpensive past a limit, UnsupportedConstraint where the child
-        crashed, GrammarError where the engine cannot be loaded; then the child must be killed."""
+        """Raises: ChildGone where the child was dead before it took the job, else
+        ConstraintTooExpensive past a limit, UnsupportedConstraint where the child crashed,
+        GrammarError where the engine cannot be loaded. After any of them the child is of no
+        more use."""
         try:
             await self._send(encode(Job(spec)))
             async with asyncio.timeout(LOAD_LIMIT_S):
                 await self._expect_ready()
+        except (EOFError, OSError) as error:
+            raise ChildGone from error
+        try:
             async with asyncio.timeout(time_limit_s):
                 verdict = await self._receive()
         except TimeoutError as error:
             raise ConstraintTooExpensive(f"{time_limit_s:g} s") from error
-        except (EOFError, OSError) as error:
+        except EOFError as error:
             raise await self._cause_of_death() from error
         if not isinstance(verdict, Verdict):
             raise GrammarError("the constraint checker is out of step")

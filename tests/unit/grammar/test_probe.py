@@ -1,0 +1,230 @@
+"""The probe and its children: verdicts, limits, crashes, cancellation."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from grammar.errors import ConstraintTooExpensive, GrammarError, UnsupportedConstraint
+from grammar.matcher import Vocabulary
+from grammar.probe import ConstraintProbe
+from grammar.probe_process import ProbeProcess
+from grammar.spec import ConstraintSpec
+from tests.small_vocabulary import small_vocabulary
+
+ROOT = Path(__file__).resolve().parents[3]
+WORD = ConstraintSpec("regex", "[a-z]+")
+
+
+@pytest.fixture
+async def probe() -> AsyncIterator[ConstraintProbe]:
+    probe = ConstraintProbe(small_vocabulary(), time_limit_s=10.0)
+    await probe.start()
+    yield probe
+    await probe.stop()
+
+
+def slow_constraint() -> ConstraintSpec:
+    """Takes seconds and tens of megabytes: thousands of optional properties."""
+    properties = {f"p{i}": {"type": "string", "pattern": f"a{i}"} for i in range(6000)}
+    return ConstraintSpec("json_schema", json.dumps({"type": "object", "properties": properties}))
+
+
+def is_running(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
+async def held_child(probe: ConstraintProbe) -> int:
+    """The only child's pid, stopped: whatever it is asked next it will not answer."""
+    await probe.check(ConstraintSpec("json_object"))
+    (pid,) = probe.child_pids()
+    os.kill(pid, signal.SIGSTOP)
+    return pid
+
+
+async def settle() -> None:
+    """Lets every task run as far as it can without the outside world."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+async def test_a_constraint_is_compiled_once_and_remembered(probe: ConstraintProbe) -> None:
+    first = await probe.check(WORD)
+    second = await probe.check(WORD)
+    assert (first.cached, second.cached) == (False, True)
+    assert first.compile_ms == second.compile_ms > 0
+    assert first.engine == "llguidance"
+
+
+async def test_a_refusal_keeps_its_place_and_is_remembered(probe: ConstraintProbe) -> None:
+    spec = ConstraintSpec("json_schema", '{"type":"object","properties":{"a":{"not":{}}}}')
+    for _ in range(2):
+        with pytest.raises(UnsupportedConstraint) as caught:
+            await probe.check(spec)
+        assert caught.value.pointer == "/properties/a/not"
+        assert caught.value.keyword == "not"
+    await probe.check(WORD)
+
+
+async def test_a_schema_that_nothing_satisfies_is_refused(probe: ConstraintProbe) -> None:
+    schema = '{"type":"object","properties":{"a":{"$ref":"#"}},"required":["a"]}'
+    with pytest.raises(UnsupportedConstraint, match="no finite value"):
+        await probe.check(ConstraintSpec("json_schema", schema))
+
+
+async def test_the_oldest_verdict_is_forgotten_first() -> None:
+    probe = ConstraintProbe(small_vocabulary(), cache_size=2)
+    try:
+        specs = [ConstraintSpec("regex", pattern) for pattern in ("a", "b", "c")]
+        for spec in specs[:2]:
+            await probe.check(spec)
+        assert (await probe.check(specs[0])).cached
+        await probe.check(specs[2])
+        assert (await probe.check(specs[0])).cached
+        assert not (await probe.check(specs[1])).cached
+    finally:
+        await probe.stop()
+
+
+async def test_past_the_time_limit_only_that_constraint_fails_and_it_may_be_tried_again() -> None:
+    probe = ConstraintProbe(small_vocabulary(), time_limit_s=0.2)
+    slow = slow_constraint()
+    try:
+        await probe.check(ConstraintSpec("json_object"))
+        (before,) = probe.child_pids()
+        with pytest.raises(ConstraintTooExpensive, match="0.2 s"):
+            await probe.check(slow)
+        assert before not in probe.child_pids()
+        assert (await probe.check(WORD)).compile_ms > 0
+        with pytest.raises(ConstraintTooExpensive):
+            await probe.check(slow)
+    finally:
+        await probe.stop()
+
+
+async def test_past_the_memory_limit_only_that_constraint_fails() -> None:
+    probe = ConstraintProbe(small_vocabulary(), memory_limit_bytes=4 * 2**20)
+    try:
+        with pytest.raises(ConstraintTooExpensive, match="4 MiB"):
+            await probe.check(slow_constraint())
+        assert (await probe.check(WORD)).compile_ms > 0
+    finally:
+        await probe.stop()
+
+
+async def test_a_crash_costs_only_the_constraint_that_was_checked(
+    probe: ConstraintProbe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await probe.check(ConstraintSpec("json_object"))
+    expect_ready = ProbeProcess._expect_ready
+
+    async def crash_once_at_work(child: ProbeProcess) -> None:
+        await expect_ready(child)
+        monkeypatch.undo()
+        os.kill(child.pid, signal.SIGSEGV)
+
+    monkeypatch.setattr(ProbeProcess, "_expect_ready", crash_once_at_work)
+    with pytest.raises(UnsupportedConstraint, match="crashed"):
+        await probe.check(slow_constraint())
+    assert not (await probe.check(WORD)).cached
+
+
+async def test_a_child_that_died_idle_is_replaced(probe: ConstraintProbe) -> None:
+    pid = await held_child(probe)
+    os.kill(pid, signal.SIGKILL)
+    assert (await probe.check(WORD)).compile_ms > 0
+    assert pid not in probe.child_pids()
+
+
+async def test_cancelling_the_only_caller_kills_the_busy_child(probe: ConstraintProbe) -> None:
+    pid = await held_child(probe)
+    check = asyncio.create_task(probe.check(WORD))
+    await settle()
+    check.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await check
+    assert pid not in probe.child_pids()
+    assert not is_running(pid)
+    assert not (await probe.check(WORD)).cached
+
+
+async def test_one_of_two_callers_may_leave(probe: ConstraintProbe) -> None:
+    pid = await held_child(probe)
+    leaving, staying = (asyncio.create_task(probe.check(WORD)) for _ in range(2))
+    await settle()
+    leaving.cancel()
+    await settle()
+    os.kill(pid, signal.SIGCONT)
+    assert (await staying).compile_ms > 0
+    assert probe.child_pids() == (pid,)
+
+
+async def test_a_slow_constraint_does_not_hold_up_the_next(probe: ConstraintProbe) -> None:
+    pid = await held_child(probe)
+    slow = asyncio.create_task(probe.check(WORD))
+    await settle()
+    assert (await probe.check(ConstraintSpec("choice", '["a","b"]'))).compile_ms > 0
+    assert len(probe.child_pids()) == 2
+    os.kill(pid, signal.SIGCONT)
+    await slow
+
+
+async def test_stop_ends_children_and_waiting_callers() -> None:
+    probe = ConstraintProbe(small_vocabulary())
+    await probe.start()
+    pid = await held_child(probe)
+    check = asyncio.create_task(probe.check(WORD))
+    await settle()
+    await probe.stop()
+    with pytest.raises(asyncio.CancelledError):
+        await check
+    assert probe.child_pids() == ()
+    assert not is_running(pid)
+
+
+async def test_a_tokenizer_that_cannot_be_read_blames_no_constraint() -> None:
+    probe = ConstraintProbe(Vocabulary("{}", 10, (0,)))
+    try:
+        with pytest.raises(GrammarError) as caught:
+            await probe.check(WORD)
+        assert type(caught.value) is GrammarError
+    finally:
+        await probe.stop()
+
+
+def test_importing_the_probe_imports_no_grammar_library() -> None:
+    code = (
+        "import sys, grammar.probe; "
+        "print([m for m in ('torch','xgrammar','transformers','llguidance','tokenizers') "
+        "if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_child_ends_when_its_input_ends() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "grammar.probe_worker"],
+        input=b"",
+        capture_output=True,
+        cwd=ROOT,
+        timeout=15,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, b"")
+
+
+async def test_the_other_engine_is_loaded_by_the_child_when_it_is_asked_for(
+    probe: ConstraintProbe,
+) -> None:
+    report = await probe.check(ConstraintSpec("regex", "[a-z]+", "xgrammar"))
+    assert (report.engine, report.cached) == ("xgrammar", False)
+    assert len(probe.child_pids()) == 1
