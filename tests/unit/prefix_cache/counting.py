@@ -13,6 +13,10 @@ class CountingInt(int):
         CountingInt.num_comparisons += 1
         return int.__eq__(self, other) is True
 
+    def __ne__(self, other: object) -> bool:
+        CountingInt.num_comparisons += 1
+        return int.__ne__(self, other) is True
+
     def __lt__(self, other: int) -> bool:
         CountingInt.num_comparisons += 1
         return int.__lt__(self, other)

@@ -71,6 +71,16 @@ def test_items_used_again_and_again_do_not_grow_the_heap() -> None:
     assert queue.least_recent() == 0
 
 
+def test_discarded_items_do_not_stay_in_memory() -> None:
+    queue: LruQueue[int] = LruQueue()
+    for clock in range(1000):
+        queue.add(clock, clock)
+    for clock in range(999):
+        queue.discard(clock)
+    queue.check_invariants()
+    assert len(queue._heap) <= 64
+
+
 def test_work_per_eviction_grows_with_the_logarithm_of_the_leaves() -> None:
     clocks = list(range(4096))
     random.Random(5).shuffle(clocks)
