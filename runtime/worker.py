@@ -1,8 +1,10 @@
 """The runtime process: `python -m runtime.worker '{"address": "tcp://127.0.0.1:5700", ...}'`.
 
 Its one argument is WorkerOptions as JSON: where to listen, what to load, whose child it is.
-SIGTERM ends it after the current step; SIGINT is left to the gateway, which drains first. A model
-that cannot be loaded is one line on stderr, a goodbye to whoever asks, and exit code 3.
+SIGTERM ends it after the current step. A supervisor's child ignores SIGTERM and SIGINT: terminals
+and service managers send them to the whole group, and its gateway drains first. It is ended by
+SUPERVISOR_SIGNAL. A model that cannot be loaded is one line on stderr, a goodbye to whoever asks,
+and exit code 3.
 """
 
 import contextlib
@@ -24,7 +26,12 @@ from runtime.config import RuntimeConfig
 from runtime.errors import ConfigError, RuntimePackageError
 from runtime.loop import Doorbell, RuntimeLoop
 from runtime.messages import EngineInfo, Goodbye
-from runtime.worker_options import EXIT_BAD_ARGUMENT, EXIT_LOAD_FAILED, WorkerOptions
+from runtime.worker_options import (
+    EXIT_BAD_ARGUMENT,
+    EXIT_LOAD_FAILED,
+    SUPERVISOR_SIGNAL,
+    WorkerOptions,
+)
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -41,7 +48,7 @@ PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 class StopSwitch:
-    """Thrown by SIGTERM or by the parent's death; ends the loop between two steps."""
+    """Thrown by the signal to stop or by the parent's death; ends the loop between two steps."""
 
     def __init__(self, parent_pid: int | None) -> None:
         self._parent_pid = parent_pid
@@ -62,6 +69,7 @@ def main(arguments: list[str]) -> int:
         return _complain(f"the options must be one JSON object: {error}", EXIT_BAD_ARGUMENT)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if options.parent_pid is not None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
         die_with_parent()
         if is_orphan(options.parent_pid):
             return 0
@@ -106,7 +114,8 @@ def _run_loop(
     )
     _log_ready(info, options.address)
     switch = StopSwitch(options.parent_pid)
-    signal.signal(signal.SIGTERM, switch.on_signal)
+    is_child = options.parent_pid is not None
+    signal.signal(SUPERVISOR_SIGNAL if is_child else signal.SIGTERM, switch.on_signal)
     signal.set_wakeup_fd(doorbell.write_fd, warn_on_full_buffer=False)
     loop.run(switch.is_thrown)
     signal.set_wakeup_fd(-1)

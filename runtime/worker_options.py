@@ -1,11 +1,17 @@
 """What a supervisor and a runtime process agree on: the process's one argument, its exit codes."""
 
+import signal
+
 import msgspec
 
 from runtime.config import RuntimeConfig
 
 EXIT_BAD_ARGUMENT = 2
 EXIT_LOAD_FAILED = 3
+
+# Ends a supervisor's child: not SIGTERM, which may reach the whole process group while the gateway
+# still drains.
+SUPERVISOR_SIGNAL = signal.SIGUSR1
 
 
 class WorkerOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

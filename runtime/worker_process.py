@@ -13,7 +13,7 @@ import msgspec
 
 from runtime.errors import ConfigError
 from runtime.wire import MAX_IPC_PATH_BYTES
-from runtime.worker_options import WorkerOptions
+from runtime.worker_options import SUPERVISOR_SIGNAL, WorkerOptions
 
 PACKAGE_ROOT = Path(__file__).resolve().parent.parent
 
@@ -40,7 +40,7 @@ async def launch(options: WorkerOptions) -> asyncio.subprocess.Process:
 async def terminate(process: asyncio.subprocess.Process, *, grace_s: float) -> None:
     """Asks the process to end, kills it after `grace_s`; returns when it is gone."""
     with contextlib.suppress(ProcessLookupError):
-        process.terminate()
+        process.send_signal(SUPERVISOR_SIGNAL)
     try:
         async with asyncio.timeout(grace_s):
             await process.wait()

@@ -131,6 +131,19 @@ async def test_a_stream_left_early_frees_its_pages_in_the_runtime(
     await until(lambda: supervisor.stats.num_running == 0 and supervisor.stats.pages_held == 0)
 
 
+async def test_a_signal_to_the_whole_group_leaves_a_child_to_its_draining_gateway(
+    supervisor: EngineSupervisor,
+) -> None:
+    stream = supervisor.submit(request("draining", Sampling(max_tokens=300, ignore_eos=True)))
+    await anext(stream)
+    assert supervisor.child_pid is not None
+    os.kill(supervisor.child_pid, signal.SIGTERM)
+    os.kill(supervisor.child_pid, signal.SIGINT)
+    event = await last_event(stream)
+    assert event.finish_reason == "length"
+    assert supervisor.num_restarts == 0
+
+
 async def test_kill_9_gives_each_of_8_requests_an_error_within_2_s_and_heals(
     supervisor: EngineSupervisor,
 ) -> None:
