@@ -21,7 +21,7 @@ from tests.small_vocabulary import small_vocabulary
 
 ENGINES: list[EngineName] = ["llguidance", "xgrammar"]
 SETTINGS = settings(
-    max_examples=60,
+    max_examples=100,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
@@ -92,6 +92,8 @@ def test_forced_tokens_are_allowed_and_accept_agrees_with_the_mask(
             assert forced in texts.allowed(probe)
             assert probe.accept([forced]) == 1
         stranger = rng.randrange(texts.vocabulary.vocab_size)
-        is_allowed = stranger in texts.allowed(matcher)
-        assert (matcher.fork().accept([stranger]) == 1) == is_allowed
+        is_accepted = matcher.fork().accept([stranger]) == 1
+        # Where the text is forced llguidance's mask has only the tokenizer's own spelling of it.
+        is_other_spelling = is_accepted and bool(matcher.forced_tokens())
+        assert is_accepted == (stranger in texts.allowed(matcher)) or is_other_spelling
         matcher.accept([token_id])
