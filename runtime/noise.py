@@ -12,7 +12,9 @@ _WORD64 = 1 << 64
 _WORD32 = 1 << 32
 _GOLDEN64, _MIX64_1, _MIX64_2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 _GOLDEN32, _MIX32_1, _MIX32_2 = 0x9E3779B9, 0x7FEB352D, 0x846CA68B
-_FLOAT_BITS = 24
+# One bit less than float32 holds: half a unit added to 24 bits rounds up to 1, whose noise is
+# infinite and wins over every score and mask.
+_FLOAT_BITS = 23
 
 NoiseKey = tuple[int, int]  # two signed 32-bit words
 

@@ -46,3 +46,10 @@ def test_a_tokens_noise_depends_on_its_id_and_not_on_the_other_tokens() -> None:
     key = torch.tensor([noise_key(9, 1, 4)], dtype=torch.int32)
     some = torch.tensor([40_000, 7, 123], dtype=torch.int32)
     assert torch.equal(gumbel_noise(key, some)[0], noise(9, 1, 4)[some.long()])
+
+
+def test_the_largest_noise_is_finite() -> None:
+    # A key that gives one of these tokens the largest of the 2**23 values.
+    drawn = gumbel_noise(torch.tensor([[142, 5]], dtype=torch.int32), IDS)
+    assert torch.isfinite(drawn).all()
+    assert float(drawn.max()) > 16.0
