@@ -1,0 +1,1 @@
+"""A real server process on a real socket, and what clients and operators do with it."""
