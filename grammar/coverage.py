@@ -59,8 +59,11 @@ def check_schema(text: str, engine: EngineName) -> CheckedSchema:
     """
     document = parse_schema(text)
     checker = SchemaChecker(document, _rules_of(engine))
-    checked = checker.check()
-    require_base_case(checked)
+    try:
+        checked = checker.check()
+        require_base_case(checked)
+    except RecursionError as error:
+        raise UnsupportedConstraint("the schema is nested too deeply") from error
     return CheckedSchema(
         text=json.dumps(checked, ensure_ascii=False, separators=(",", ":")),
         pointers={keyword: tuple(found) for keyword, found in checker.pointers.items()},

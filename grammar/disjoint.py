@@ -55,7 +55,7 @@ def _key_excludes(
     if not isinstance(required, list):
         return False
     is_closed = other.get("additionalProperties") is False and "patternProperties" not in other
-    for key in required:
+    for key in filter(lambda name: isinstance(name, str), required):
         if key not in other_properties:
             if is_closed:
                 return True
@@ -87,8 +87,12 @@ def _types(schema: dict[str, Any]) -> frozenset[str]:
     literals = _literals(schema)
     if literals is not None:
         return frozenset(map(type_of, literals))
-    named = schema.get("type", list(TYPES))
-    names = frozenset([named] if isinstance(named, str) else named)
+    named = schema.get("type")
+    names = frozenset(TYPES)
+    if isinstance(named, str):
+        named = [named]
+    if isinstance(named, list):  # a malformed one proves nothing; it is refused elsewhere
+        names = frozenset(name for name in TYPES if name in named)
     return names | {"integer"} if "number" in names else names
 
 

@@ -1,7 +1,7 @@
 """Checks of single keywords' values, and the 2020-12 form of arrays and bounds."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from grammar.errors import UnsupportedConstraint
@@ -13,6 +13,7 @@ Check = Callable[[Json, str, str], Any]
 
 MAX_ENUM = 20_000
 MAX_REPEAT = 65_536
+MAX_LITERAL_DEPTH = 64
 
 
 def refused(reason: str, place: str, keyword: str) -> UnsupportedConstraint:
@@ -87,11 +88,22 @@ def _enum(value: Json, place: str, keyword: str) -> Json:
     require_list(value, place, keyword)
     if len(value) > MAX_ENUM:
         raise refused(f"an enum has at most {MAX_ENUM} values", place, keyword)
-    return value
+    return _literal(value, place, keyword)
 
 
-def _any(value: Json, _place: str, _keyword: str) -> Json:
-    return value
+def _literal(value: Json, place: str, keyword: str) -> Json:
+    level = [value]
+    for _ in range(MAX_LITERAL_DEPTH):
+        level = [inner for outer in level for inner in _members(outer)]
+        if not level:
+            return value
+    raise refused(f"a literal is nested at most {MAX_LITERAL_DEPTH} deep", place, keyword)
+
+
+def _members(value: Json) -> Iterable[Json]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
 
 
 def _string(value: Json, place: str, keyword: str) -> str:
@@ -135,7 +147,7 @@ def _required(value: Json, place: str, keyword: str) -> list[str]:
 CHECKS: dict[str, Check] = {
     "type": _types,
     "enum": _enum,
-    "const": _any,
+    "const": _literal,
     "required": _required,
     "pattern": _string,
     "format": _string,

@@ -2,7 +2,7 @@
 
 from collections import deque
 from dataclasses import dataclass
-from urllib.parse import urldefrag
+from urllib.parse import unquote, urldefrag
 
 from grammar.errors import UnsupportedConstraint
 from grammar.schema_document import Json, child, steps_of
@@ -57,7 +57,7 @@ class References:
             raise _refused(f"references to anchors are not supported: {reference!r}", place)
         pointer = ""
         node = self._document
-        for step in steps_of(fragment):
+        for step in steps_of(unquote(fragment)):
             node = _step_into(node, step, reference, place)
             pointer = child(pointer, step)
         return pointer, node
@@ -66,7 +66,7 @@ class References:
         """An identifier below the root would change what "#" means there."""
         node = self._document
         parent = ""
-        for step in list(steps_of(pointer)):
+        for step in steps_of(pointer):
             node = node[int(step)] if isinstance(node, list) else node[step]
             if parent not in SUBSCHEMA_MAPS and _identifier(node):
                 raise _refused("references inside a schema with its own $id", place)

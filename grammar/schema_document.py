@@ -4,7 +4,6 @@ import json
 import math
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import unquote
 
 from grammar.errors import UnsupportedConstraint
 
@@ -48,9 +47,9 @@ def child(pointer: str, *keys: str | int) -> str:
     return pointer + "".join(f"/{step}" for step in steps)
 
 
-def steps_of(fragment: str) -> Iterator[str]:
-    """The steps of a reference's fragment ("/a/b", percent-encoded)."""
-    for step in unquote(fragment).split("/")[1:]:
+def steps_of(pointer: str) -> Iterator[str]:
+    """The steps of a JSON Pointer."""
+    for step in pointer.split("/")[1:]:
         yield step.replace("~1", "/").replace("~0", "~")
 
 

@@ -87,6 +87,26 @@ def test_a_reference_by_the_schemas_own_id_is_local() -> None:
     assert checked(schema)["$defs"] == {"d0": {"type": "null"}}
 
 
+def test_keys_with_percent_signs_are_taken_as_they_are() -> None:
+    schema = {
+        "properties": {"50%25": {"$ref": "#/$defs/a%2525"}},
+        "$defs": {"a%25": {"type": "null"}},
+    }
+    assert checked(schema)["$defs"] == {"d0": {"type": "null"}}
+
+
+@pytest.mark.parametrize("target", [{"type": 3}, {"required": [[]]}, {"properties": 1}, [], "x"])
+def test_a_malformed_target_of_a_reference_is_refused_where_it_stands(target: Any) -> None:
+    branch = {"type": "object", "properties": {"k": {}}, "required": ["k"]}
+    schema = {"oneOf": [{"$ref": "#/$defs/a"}, branch], "$defs": {"a": target}}
+    assert refusal(schema).reason
+
+
+def test_a_deeply_nested_literal_is_refused() -> None:
+    error = refusal('{"const":' + "[" * 900 + "]" * 900 + "}")
+    assert (error.pointer, "deep" in error.reason) == ("/const", True)
+
+
 def test_definitions_that_nothing_refers_to_are_not_checked() -> None:
     assert checked({"type": "null", "$defs": {"odd": {"not": {}}}}) == {"type": "null"}
 
