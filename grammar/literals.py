@@ -11,6 +11,8 @@ MAX_REGEX_CHARS = 32_768
 
 LOOKAROUND = re.compile(r"\(\?(?:=|!|<=|<!)")
 BACKREFERENCE = re.compile(r"\\(?:[1-9]|k<|k\{|g)|\(\?P=")
+# Rust reads `a**` as `(a*)*`; Python and ECMA-262 refuse it, or mean possession by `a*+`.
+REPEATED_TWICE = re.compile(r"(?:[*+?]|\{\d+(?:,\d*)?\})(?:[*+]|\{\d)")
 
 
 def choice_strings(value: str) -> list[str]:
@@ -51,7 +53,7 @@ def checked_regex(pattern: str) -> str:
 
 
 def unsupported_constructs(pattern: str) -> list[tuple[str, str]]:
-    """(text, name) of look-around and backreferences in the pattern, escapes honoured."""
+    """(text, name) of look-around, backreferences and double repetitions, escapes honoured."""
     found: list[tuple[str, str]] = []
     in_class = False
     position = 0
@@ -61,6 +63,8 @@ def unsupported_constructs(pattern: str) -> list[tuple[str, str]]:
             found.append((match.group(), "look-around"))
         elif not in_class and (match := BACKREFERENCE.match(rest)):
             found.append((match.group(), "a backreference"))
+        elif not in_class and (match := REPEATED_TWICE.match(rest)):
+            found.append((match.group(), "a repetition of a repetition"))
         if rest[0] == "\\":
             position += 2
             continue
