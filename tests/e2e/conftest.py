@@ -10,6 +10,14 @@ from tests.e2e.server_process import running, serving
 from tests.model_file import default_model_path
 from tests.tiny_model import write_tiny_model
 
+# Their assertions shall say what differed, as those of test modules do.
+pytest.register_assert_rewrite(
+    "tests.conformance.malformed_bodies",
+    "tests.conformance.openai_client",
+    "tests.conformance.raw_streams",
+    "tests.sse_machine",
+)
+
 # float32 gives the same tokens whatever else is computed; one thread leaves a core for the tests.
 EXACT = ("--dtype", "float32", "--num-threads", "1")
 TINY_MAX_POSITION = 32768

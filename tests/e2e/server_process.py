@@ -137,7 +137,7 @@ def environment(variables: dict[str, str]) -> dict[str, str]:
 async def until_status(client: httpx2.AsyncClient, status: int, *, timeout_s: float) -> None:
     """Asks /ready until it answers so. Raises: TimeoutError."""
     async with asyncio.timeout(timeout_s):
-        while (await client.get("/ready")).status_code != status:
+        while (await client.get("/ready")).status_code != status:  # noqa: ASYNC110
             await asyncio.sleep(POLL_S)
 
 
