@@ -1,34 +1,14 @@
 """A client that goes away ends its work, wherever its request is."""
 
 import asyncio
-import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
 from telemetry import names
 from tests.gateway_harness import CHAT, Gateway, chat, in_process, listening, make_gateway
+from tests.raw_client import connection, raw_request
 from tests.waiting import until
-
-
-@asynccontextmanager
-async def connection(base_url: str) -> AsyncIterator[asyncio.StreamWriter]:
-    host, port = base_url.removeprefix("http://").split(":")
-    _reader, writer = await asyncio.open_connection(host, int(port))
-    try:
-        yield writer
-    finally:
-        writer.close()
-
-
-def raw_request(body: dict[str, Any], *, missing: int = 0) -> bytes:
-    """An HTTP request, without its last `missing` bytes."""
-    data = json.dumps(body).encode()
-    head = f"POST {CHAT} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
-    raw = head.encode() + f"content-length: {len(data)}\r\n\r\n".encode() + data
-    return raw[: len(raw) - missing]
 
 
 def outcomes(gateway: Gateway) -> list[str]:
