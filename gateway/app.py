@@ -35,8 +35,8 @@ from gateway.routes.metrics import metrics_router
 from gateway.routes.models import models_router
 from gateway.serving import Serving
 from gateway.settings import Settings
-from runtime.messages import EngineInfo
-from runtime.token_engine import TokenEngine
+from runtime.messages import EngineInfo, EngineStats
+from runtime.token_engine import EngineState, TokenEngine
 from telemetry.metrics import Metrics
 from telemetry.tracing import Tracing
 
@@ -87,7 +87,7 @@ def create_app(
     app.include_router(models_router(models))
     app.include_router(health_router(engine, lifecycle=lifecycle, version=package_version()))
     app.include_router(metrics_router(metrics))
-    metrics.set_engine_source(lambda: engine.stats)
+    metrics.set_engine_source(lambda: _stats_of(engine))
     _add_middleware(app, settings, tracing=tracing, metrics=metrics)
     return app
 
@@ -106,6 +106,11 @@ def system_fingerprint(info: EngineInfo | None, version: str) -> str:
     if info is not None:
         parts += [info.model_hash, info.dtype, info.device, info.kv_root.hex()]
     return "fp_" + hashlib.sha256("\x00".join(parts).encode()).hexdigest()[:12]
+
+
+def _stats_of(engine: TokenEngine) -> EngineStats | None:
+    """None while it takes no requests: its last gauges are then nobody's."""
+    return engine.stats if engine.state is EngineState.READY else None
 
 
 def _limiter(settings: Settings) -> Limiter:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from runtime.messages import EngineFault, ErrorCode
+from runtime.token_engine import EngineState
 from telemetry import names
 from tests.gateway_harness import (
     CHAT,
@@ -129,3 +130,18 @@ async def test_metrics_count_requests_tokens_and_times() -> None:
     assert "radixgate_inter_token_seconds_count 39.0" in lines
     name = "radixgate_requests_total"
     assert f'{name}{{outcome="ok",route="/v1/chat/completions",status="200"}} 1.0' in lines
+
+
+@pytest.mark.parametrize("state", [s for s in EngineState if s is not EngineState.READY])
+async def test_metrics_say_that_the_engine_is_down_and_show_none_of_its_gauges(
+    state: EngineState,
+) -> None:
+    gateway = make_gateway()
+    async with in_process(gateway) as client:
+        up = (await client.get("/metrics")).text.splitlines()
+        gateway.engine.state = state
+        down = (await client.get("/metrics")).text.splitlines()
+    assert "radixgate_engine_up 1.0" in up
+    assert "radixgate_kv_pages_capacity 64.0" in up
+    assert "radixgate_engine_up 0.0" in down
+    assert not any(line.startswith("radixgate_kv_pages_capacity") for line in down)
