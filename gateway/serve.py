@@ -32,7 +32,7 @@ from grammar.probe import ConstraintProbe
 from runtime.config import RuntimeConfig
 from runtime.errors import RuntimePackageError
 from runtime.model_source import ModelSource, open_model
-from runtime.supervisor import EngineSupervisor
+from runtime.supervisor import EngineSupervisor, LogFormat, SupervisorPolicy
 from runtime.token_engine import EngineState, EngineUnavailable
 from telemetry.errors import SetupError
 from telemetry.logs import configure_logging
@@ -114,7 +114,11 @@ def assemble(settings: Settings) -> Assembly:
     metrics.set_span_source(
         exported=lambda: tracing.num_exported_spans, dropped=lambda: tracing.num_dropped_spans
     )
-    engine = EngineSupervisor(runtime_config(settings, path))
+    engine = EngineSupervisor(
+        runtime_config(settings, path),
+        policy=SupervisorPolicy(hang_timeout_s=settings.hang_timeout_s),
+        logs=LogFormat(settings.log_level, json_lines=settings.log_json),
+    )
     probe = ConstraintProbe(vocabulary_of(source), time_limit_s=settings.compile_timeout_s)
     generator = TokenGenerator(
         engine=engine,

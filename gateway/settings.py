@@ -113,6 +113,9 @@ class Settings(BaseModel):
     drain_timeout_s: float = setting(
         30.0, "how long a stop waits for running requests", unit="s", ge=0
     )
+    hang_timeout_s: float = setting(
+        60.0, "silence after which the runtime is restarted; longer than any step", unit="s", gt=0
+    )
     compile_timeout_s: float = setting(
         10.0, "longest compilation of a schema or regex", unit="s", gt=0
     )

@@ -44,13 +44,21 @@ class SupervisorPolicy:
     """
 
     heartbeat_s: float = 1.0
-    hang_timeout_s: float = 30.0
+    hang_timeout_s: float = 60.0
     load_timeout_s: float = 900.0
     max_restarts: int = 5
     restart_window_s: float = 600.0
     first_backoff_s: float = 0.1
     max_backoff_s: float = 10.0
     stop_grace_s: float = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class LogFormat:
+    """How the child logs; as its parent does."""
+
+    level: str = "info"
+    json_lines: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +97,7 @@ class EngineSupervisor:
         *,
         engine_id: str = "embedded",
         policy: SupervisorPolicy | None = None,
+        logs: LogFormat | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.failure: str | None = None
@@ -96,6 +105,7 @@ class EngineSupervisor:
         self._config = config
         self._engine_id = engine_id
         self._policy = policy or SupervisorPolicy()
+        self._logs = logs or LogFormat()
         self._budget = RestartBudget(self._policy, clock)
         self._remote: RemoteEngine | None = None
         self._process: asyncio.subprocess.Process | None = None
@@ -207,7 +217,14 @@ class EngineSupervisor:
     async def _run_incarnation(self, address: str) -> Ending:
         if self._stop_requested.is_set():
             return Ending("stopped")
-        options = WorkerOptions(address, self._config, self._engine_id, os.getpid())
+        options = WorkerOptions(
+            address,
+            self._config,
+            engine_id=self._engine_id,
+            parent_pid=os.getpid(),
+            log_level=self._logs.level,
+            log_json=self._logs.json_lines,
+        )
         try:
             process = await worker_process.launch(options)
         except OSError as error:

@@ -32,6 +32,7 @@ from runtime.worker_options import (
     SUPERVISOR_SIGNAL,
     WorkerOptions,
 )
+from telemetry.logs import configure_logging
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -73,7 +74,8 @@ def main(arguments: list[str]) -> int:
         die_with_parent()
         if is_orphan(options.parent_pid):
             return 0
-    _quiet_libraries()
+    configure_logging(options.log_level, json_lines=options.log_json)
+    warnings.filterwarnings("ignore", module=r"(torch|transformers)(\.|$)")
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     try:
         return _serve(context, options)
@@ -197,13 +199,6 @@ def _say_goodbye(socket: zmq.Socket[bytes], reason: str) -> None:
         with contextlib.suppress(zmq.ZMQError):  # gone, or it does not read: both are its choice
             socket.send_multipart((identity, frame), zmq.NOBLOCK)
         wait_ms = 0
-
-
-def _quiet_libraries() -> None:
-    logging.basicConfig(
-        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
-    warnings.filterwarnings("ignore", module=r"(torch|transformers)(\.|$)")
 
 
 def _log_ready(info: EngineInfo, address: str) -> None:

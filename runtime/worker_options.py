@@ -17,10 +17,13 @@ SUPERVISOR_SIGNAL = signal.SIGUSR1
 class WorkerOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`address` is ipc:// or tcp://; anyone who can reach it may use the runtime.
 
-    `parent_pid` is set by a supervisor: the process then ends when that one does.
+    `parent_pid` is set by a supervisor: the process then ends when that one does. Logs go to
+    stderr in the gateway's format.
     """
 
     address: str
     config: RuntimeConfig
     engine_id: str = "runtime"
     parent_pid: int | None = None
+    log_level: str = "info"
+    log_json: bool = False

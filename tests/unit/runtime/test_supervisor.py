@@ -12,7 +12,7 @@ from runtime.config import RuntimeConfig
 from runtime.messages import EngineStats
 from runtime.supervisor import LOAD_FAILED, EngineSupervisor, RestartBudget, SupervisorPolicy
 from runtime.token_engine import EngineState, EngineUnavailable
-from runtime.worker_options import EXIT_LOAD_FAILED, WorkerOptions
+from runtime.worker_options import EXIT_LOAD_FAILED, SUPERVISOR_SIGNAL, WorkerOptions
 from tests.unit.runtime.fake_runtime import submit_message
 from tests.waiting import until
 
@@ -140,7 +140,7 @@ async def test_stop_while_loading_ends_the_child_and_may_be_repeated(
     await until(lambda: supervisor.child_pid is not None)
     await supervisor.stop()
     await supervisor.stop()
-    assert [process.returncode for process in children.processes] == [-15]
+    assert [process.returncode for process in children.processes] == [-SUPERVISOR_SIGNAL]
     assert (supervisor.state, supervisor.child_pid) == (EngineState.STOPPED, None)
     with pytest.raises(EngineUnavailable, match="stopping"):
         supervisor.submit(submit_message())
