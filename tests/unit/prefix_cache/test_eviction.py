@@ -1,3 +1,5 @@
+"""The order of eviction: least recently used first, stale entries never returned."""
+
 import random
 
 import pytest

@@ -1,3 +1,5 @@
+"""Page identities: equal content, equal name; any difference, another one."""
+
 from dataclasses import fields, replace
 
 import pytest

@@ -1,3 +1,5 @@
+"""Children in sorted order: the closest sibling is found without looking at the others."""
+
 from itertools import product
 
 import pytest

@@ -1,3 +1,5 @@
+"""The free list: no page twice, none lost, none made up."""
+
 import pytest
 
 from prefix_cache.page_pool import PagePool

@@ -147,20 +147,20 @@ async def test_stop_while_loading_ends_the_child_and_may_be_repeated(
 
 
 async def test_a_child_that_ignores_the_request_to_end_is_killed(children: Children) -> None:
-    children.script = f"import signal; signal.signal(15, signal.SIG_IGN); {SLEEP}"
+    children.script = f"import signal; signal.signal({SUPERVISOR_SIGNAL}, signal.SIG_IGN); {SLEEP}"
     supervisor = EngineSupervisor(
         RuntimeConfig(model="tiny"), policy=SupervisorPolicy(stop_grace_s=0.5)
     )
     await supervisor.start()
-    await until(lambda: bool(children.processes) and ignores_sigterm(children.processes[0].pid))
+    await until(lambda: bool(children.processes) and ignores_the_request(children.processes[0].pid))
     await supervisor.stop()
     assert [process.returncode for process in children.processes] == [-9]
 
 
-def ignores_sigterm(pid: int) -> bool:
+def ignores_the_request(pid: int) -> bool:
     with open(f"/proc/{pid}/status") as status:
         masks = dict(line.split(":", 1) for line in status)
-    return bool(int(masks["SigIgn"], 16) & 1 << 14)
+    return bool(int(masks["SigIgn"], 16) & 1 << SUPERVISOR_SIGNAL - 1)
 
 
 async def test_a_supervisor_that_is_cancelled_leaves_no_child(children: Children) -> None:
