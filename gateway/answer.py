@@ -36,7 +36,7 @@ from gateway.sse import PING, EventStream, error_frame
 
 # The engine ends a request at its deadline and says what it did; this is for when it cannot.
 DEADLINE_GRACE_S = 1.0
-# A client that does not read cannot keep a failed stream open longer than this.
+# A client that does not read cannot keep a stream open longer than this once all is said.
 LAST_FRAME_S = 5.0
 
 _logger = logging.getLogger(__name__)
@@ -140,7 +140,9 @@ class Answer(Response):
                 if not stream.is_started:
                     raise
                 await self._fail(stream, context, error)
-        await stream.finish()
+        # Even the end of the stream waits for a client that has not read what came before it.
+        async with asyncio.timeout(LAST_FRAME_S):
+            await stream.finish()
 
     async def _write_events(
         self, events: AsyncIterator[GenerationEvent], stream: EventStream

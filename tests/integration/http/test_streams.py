@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Callable
 from typing import Any
 
 import httpx2
@@ -145,21 +146,16 @@ async def test_engine_that_misses_the_deadline_is_cut_off_by_the_gateway(
     assert gateway.engine.open_requests == set()
 
 
-async def test_client_that_does_not_read_cannot_hold_its_place_beyond_the_deadline(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("gateway.answer.DEADLINE_GRACE_S", 0.01)
-    monkeypatch.setattr("gateway.answer.LAST_FRAME_S", 0.01)
-    gateway = make_gateway(request_timeout_s=0.05, keepalive="off")
-    body = json.dumps(chat(stream=True)).encode()
-    headers = [(b"content-type", b"application/json")]
+async def post_to_stalled_client(gateway: Gateway, stalls_at: Callable[[Message], bool]) -> None:
+    """A streamed chat whose client stops reading at the message that the rule names."""
     scope: Scope = {
         "type": "http",
         "method": "POST",
         "path": CHAT,
         "query_string": b"",
-        "headers": headers,
+        "headers": [(b"content-type", b"application/json")],
     }
+    body = json.dumps(chat(stream=True)).encode()
     messages = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def receive() -> Message:
@@ -168,14 +164,38 @@ async def test_client_that_does_not_read_cannot_hold_its_place_beyond_the_deadli
         return messages.pop()
 
     async def stalled_send(message: Message) -> None:
-        if b'"content":"H"' in message.get("body", b"") or b'"error"' in message.get("body", b""):
+        if stalls_at(message):
             await asyncio.Event().wait()
 
+    await gateway.app(scope, receive, stalled_send)
+
+
+async def test_client_that_does_not_read_cannot_hold_its_place_beyond_the_deadline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("gateway.answer.DEADLINE_GRACE_S", 0.01)
+    monkeypatch.setattr("gateway.answer.LAST_FRAME_S", 0.01)
+    gateway = make_gateway(request_timeout_s=0.05, keepalive="off")
+
+    def is_text_or_error(message: Message) -> bool:
+        frame = message.get("body", b"")
+        return b'"content":"H"' in frame or b'"error"' in frame
+
     with pytest.raises(TimeoutError):
-        await gateway.app(scope, receive, stalled_send)
+        await post_to_stalled_client(gateway, is_text_or_error)
     assert gateway.engine.open_requests == set()
     (span,) = [s for s in gateway.spans.get_finished_spans() if s.kind.name == "SERVER"]
     assert (span.attributes or {})["radixgate.outcome"] == "error"
+
+
+async def test_client_that_reads_all_but_the_end_cannot_hold_its_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("gateway.answer.LAST_FRAME_S", 0.01)
+    gateway = make_gateway(keepalive="off", max_running=1, max_queue=0)
+    with pytest.raises(TimeoutError):
+        await post_to_stalled_client(gateway, lambda message: message.get("more_body") is False)
+    assert (await post(gateway)).status_code == 200
 
 
 @pytest.mark.parametrize("stream", [False, True])
