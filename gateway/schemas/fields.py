@@ -69,7 +69,7 @@ class SamplingFields(WireModel):
     n_predict: int | None = Field(None, ge=-1)
     temperature: float | None = Field(None, ge=0, le=2)
     top_p: float | None = Field(None, ge=0, le=1)
-    top_k: int | None = Field(None, ge=-1)
+    top_k: int | None = Field(None, ge=-1, le=INT64_MAX)
     min_p: float | None = Field(None, ge=0, le=1)
     frequency_penalty: Penalty | None = None
     presence_penalty: Penalty | None = None

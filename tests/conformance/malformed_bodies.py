@@ -57,6 +57,7 @@ WRONG_CHATS = {
     ),
     "logprobs is a number": Wrong({"logprobs": 1}, "invalid_type", "logprobs"),
     "bias of a word": Wrong({"logit_bias": {"abc": 5}}, "invalid_value", "logit_bias"),
+    "top_k beyond 64 bits": Wrong({"top_k": 10**30}, "integer_above_max_value", "top_k"),
     "bias of -1": Wrong({"logit_bias": {"-1": 5}}, "invalid_value", "logit_bias"),
     "bias out of vocabulary": Wrong({"logit_bias": {"99999999": 5}}, "invalid_value", "logit_bias"),
     "bias too high": Wrong({"logit_bias": {"5": 101}}, "decimal_above_max_value", "logit_bias.5"),

@@ -2,11 +2,14 @@
 
 from typing import Any
 
+import msgspec
 import pytest
+from pydantic import ValidationError
 
 from gateway.errors import InvalidRequest
 from gateway.sampling import cache_salt, stop_strings, to_sampling, token_limit
 from gateway.schemas.fields import SamplingFields
+from runtime.messages import Sampling
 
 
 def fields(**parameters: Any) -> SamplingFields:
@@ -37,6 +40,13 @@ def test_zero_mass_means_the_best_token() -> None:
 @pytest.mark.parametrize(("given", "top_k"), [(-1, 0), (0, 0), (5, 5)])
 def test_top_k_is_off_at_zero_and_minus_one(given: int, top_k: int) -> None:
     assert sampling(top_k=given).top_k == top_k
+
+
+def test_every_accepted_number_can_be_sent_to_the_runtime() -> None:
+    largest = sampling(top_k=2**63 - 1, seed=2**63 - 1, min_tokens=1)
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(largest), type=Sampling) == largest
+    with pytest.raises(ValidationError):
+        sampling(top_k=2**63)
 
 
 def test_bias_is_by_token_id() -> None:
