@@ -7,6 +7,7 @@ says where and how to ask.
 
 import asyncio
 import logging
+import math
 import os
 import signal
 import socket
@@ -43,6 +44,8 @@ _log = logging.getLogger(__name__)
 
 _BACKLOG = 2048
 _LOAD_TIMEOUT_S = 900.0
+# How long after the drain's end a client has to read its error before its connection is cut.
+_CUT_OFF_S = 5.0
 _MIB = 1024 * 1024
 
 
@@ -192,7 +195,7 @@ class GatewayServer(uvicorn.Server):
                 server_header=False,
                 proxy_headers=False,
                 backlog=_BACKLOG,
-                timeout_graceful_shutdown=max(1, round(assembly.drain_timeout_s)),
+                timeout_graceful_shutdown=math.ceil(assembly.drain_timeout_s + _CUT_OFF_S),
             )
         )
         self.exit_code = 0
@@ -211,7 +214,16 @@ class GatewayServer(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         if self._herald is not None:
             self._herald.cancel()
-        await super().shutdown(sockets)
+        end = asyncio.create_task(self._end_requests())
+        try:
+            await super().shutdown(sockets)
+        finally:
+            end.cancel()
+
+    async def _end_requests(self) -> None:
+        """What outlasts the drain gets an error from the stopped engine instead of a cut."""
+        await asyncio.sleep(self._assembly.drain_timeout_s)
+        await self._assembly.engine.stop()
 
     async def _announce(self) -> None:
         """Says that the model is ready, or why it never will be and ends the server."""
