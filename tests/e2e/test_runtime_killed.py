@@ -13,8 +13,8 @@ import pytest
 from tests.conformance.target import Target
 from tests.e2e.conftest import EXACT
 from tests.e2e.processes import runtime_child
-from tests.e2e.scrape import scrape
-from tests.e2e.server_process import POLL_S, ServerProcess, greedy_text, serving, until_status
+from tests.e2e.scrape import scrape, until_running
+from tests.e2e.server_process import ServerProcess, greedy_text, serving, until_status
 from tests.sse_machine import check_chat_stream
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
@@ -55,12 +55,6 @@ async def stream(client: httpx2.AsyncClient, body: dict[str, Any]) -> OpenStream
     opened = OpenStream(await client.send(request, stream=True))
     await opened.read_until(b'"content":"')
     return opened
-
-
-async def until_running(client: httpx2.AsyncClient, num_requests: int) -> None:
-    async with asyncio.timeout(30):
-        while (await scrape(client))["radixgate_requests_running"] != num_requests:
-            await asyncio.sleep(POLL_S)
 
 
 async def test_kill_9_is_heard_within_2_s_by_each_of_8_and_the_server_is_ready_again(

@@ -3,7 +3,7 @@
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,12 +26,12 @@ class Start:
     stdout: str
 
 
-def start(*flags: str, others: Mapping[str, str] | None = None, **variables: str) -> Start:
-    """Settings as flags and variables; `others` are variables without our prefix."""
+def start(*flags: str, **variables: str) -> Start:
+    """Settings as flags, and as whole names of variables."""
     done = subprocess.run(
         [sys.executable, "-m", "gateway.cli", "serve", *flags],
         cwd=ROOT,
-        env={**environment(variables), **(others or {})},
+        env={**environment({}), **variables},
         capture_output=True,
         text=True,
         timeout=END_S,
@@ -89,7 +89,7 @@ def test_truncated_model_file_is_refused(tmp_path: Path, num_bytes: int) -> None
 def test_damaged_default_model_says_how_to_get_it_again(tmp_path: Path) -> None:
     damaged = tmp_path / "smollm2-135m-instruct.gguf"
     damaged.write_bytes(b"GGUF" + bytes(4096))
-    ended = start("--port", "0", model_dir=str(tmp_path))
+    ended = start("--port", "0", RADIXGATE_MODEL_DIR=str(tmp_path))
     assert ended.code == EXIT_FAILED
     assert str(damaged) in ended.complaint
     assert "delete it" in ended.complaint
@@ -113,7 +113,7 @@ def test_context_longer_than_the_memory_is_refused_with_the_setting_to_change(
 
 
 def test_unknown_setting_is_named_with_the_known_ones() -> None:
-    ended = start(max_runing="5")
+    ended = start(RADIXGATE_MAX_RUNING="5")
     assert ended.code == EXIT_BAD_SETTING
     assert "RADIXGATE_MAX_RUNING='5'" in ended.complaint
     assert "RADIXGATE_MAX_RUNNING" in ended.complaint
@@ -133,13 +133,13 @@ def test_unknown_setting_is_named_with_the_known_ones() -> None:
 def test_value_that_does_not_fit_is_named_with_what_is_expected(
     name: str, value: str, expected: str
 ) -> None:
-    ended = start(**{name: value})
+    ended = start(**{f"RADIXGATE_{name.upper()}": value})
     assert ended.code == EXIT_BAD_SETTING
     assert f"RADIXGATE_{name.upper()}='{value}': expected {expected}" in ended.complaint
 
 
 def test_bad_secret_is_not_printed() -> None:
-    ended = start(server_secret="hush")
+    ended = start(RADIXGATE_SERVER_SECRET="hush")
     assert ended.code == EXIT_BAD_SETTING
     assert "RADIXGATE_SERVER_SECRET" in ended.complaint
     assert "hush" not in ended.complaint
@@ -148,10 +148,8 @@ def test_bad_secret_is_not_printed() -> None:
 def test_bad_collector_settings_are_refused(tiny_model: Path) -> None:
     ended = start(
         *("--port", "0", "--model", str(tiny_model)),
-        others={
-            "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9",
-            "OTEL_EXPORTER_OTLP_PROTOCOL": "pigeon",
-        },
+        OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:9",
+        OTEL_EXPORTER_OTLP_PROTOCOL="pigeon",
     )
     assert ended.code == EXIT_FAILED
     assert "pigeon" in ended.complaint
