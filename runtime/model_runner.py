@@ -89,8 +89,8 @@ def settle_max_model_len(*, asked: int | None, model_limit: int, pool_tokens: in
         raise ConfigError(f"max_model_len is {asked}, but the model's context is {model_limit}")
     if asked > pool_tokens:
         raise ConfigError(
-            f"max_model_len is {asked}, but the KV memory holds {pool_tokens} tokens; raise"
-            " kv_memory_bytes or lower max_model_len"
+            f"max_model_len is {asked}, but the KV memory holds {pool_tokens} tokens;"
+            " enlarge it or lower max_model_len"
         )
     return asked
 
