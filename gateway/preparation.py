@@ -103,7 +103,9 @@ class Preparation:
         attributes: dict[str, AttributeValue] = {}
         with self._phase(phases, names.SPAN_TOKENIZE, attributes):
             is_long = sum(map(_num_chars, request.prompts)) > MAX_INLINE_CHARS
-            prompts = [await self._token_ids(p, is_long=is_long) for p in request.prompts]
+            prompts = [
+                await self._token_ids(p, is_long=is_long, limit=limit) for p in request.prompts
+            ]
             attributes[names.ATTR_TOKENS] = sum(len(ids) for ids in prompts)
         max_tokens = tuple(_settle_max_tokens(request, len(ids), limit=limit) for ids in prompts)
         if request.constraint is not None:
@@ -158,20 +160,21 @@ class Preparation:
                 )
             )
 
-    async def _token_ids(self, prompt: Prompt, *, is_long: bool) -> tuple[int, ...]:
+    async def _token_ids(self, prompt: Prompt, *, is_long: bool, limit: int) -> tuple[int, ...]:
         if isinstance(prompt, TextPrompt) and prompt.token_ids is not None:
-            return self._given_ids(prompt.token_ids)
+            return self._given_ids(prompt.token_ids, limit)
         if not is_long:
             return self._encode(prompt)
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._workers, self._encode, prompt)
 
-    def _given_ids(self, token_ids: tuple[int, ...]) -> tuple[int, ...]:
+    def _given_ids(self, token_ids: tuple[int, ...], limit: int) -> tuple[int, ...]:
         if not token_ids:
             raise InvalidRequest(
                 "'prompt' must have at least one token.", code="empty_array", param="prompt"
             )
-        _check_ids(token_ids, vocab_size=self._tokenizer.vocab_size, param="prompt")
+        if len(token_ids) < limit:  # millions of them are refused for their number alone
+            _check_ids(token_ids, vocab_size=self._tokenizer.vocab_size, param="prompt")
         return token_ids
 
     def _encode(self, prompt: Prompt) -> tuple[int, ...]:

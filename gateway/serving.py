@@ -1,5 +1,6 @@
 """What the generation routes share: reading a body, and making a Call of it."""
 
+import asyncio
 import secrets
 import time
 from collections.abc import Callable
@@ -33,6 +34,8 @@ from prefix_cache.identity import tenant_salt
 from telemetry import names
 
 _NS = 1_000_000_000
+# A larger body is read in a worker: this much of the costliest kind takes 10 ms.
+MAX_INLINE_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,9 @@ class Wanted:
         return bool(self.fields.stream)
 
 
+ToWanted = Callable[[dict[str, Any], tuple[str, ...]], Wanted]
+
+
 class Serving:
     """Made once per app; holds no state of its own beside the limiter's."""
 
@@ -90,23 +96,24 @@ class Serving:
         self._clock = clock
         self._secret = settings.server_secret.encode()
         self._keep_alive = KeepAlive(settings.keepalive, settings.keepalive_s)
+        # One at a time: two workers would only take the interpreter from the loop and each other.
+        self._large_body = asyncio.Lock()
 
-    async def read(
-        self, request: Request, rules: ParameterRules
-    ) -> tuple[dict[str, Any], tuple[str, ...]]:
-        """The body without its nulls, and the names of parameters that have no effect.
+    async def read(self, request: Request, rules: ParameterRules, to_wanted: ToWanted) -> Wanted:
+        """What the body asks for. `to_wanted` gets it without its nulls, with the names of
+        parameters that have no effect; for a large body it is called in a worker.
 
         Raises: a GatewayError with status 400, 413, 415 or 503.
         """
         if self._lifecycle.is_draining:
             raise Overloaded("The server is stopping; try again later.", retry_after_s=1)
         check_content_type(request.headers)
-        body = decode_object(await request.body())
-        ignored = rules.check(body)
-        if ignored:
-            headers = request_context(request.scope).response_headers
-            headers[IGNORED_HEADER] = ignored_header(ignored)
-        return {name: value for name, value in body.items() if value is not None}, tuple(ignored)
+        raw = await request.body()
+        context = request_context(request.scope)
+        if len(raw) <= MAX_INLINE_BYTES:
+            return _parse(raw, rules, context=context, to_wanted=to_wanted)
+        async with self._large_body:
+            return await asyncio.to_thread(_parse, raw, rules, context=context, to_wanted=to_wanted)
 
     def answer(
         self, request: Request, wanted: Wanted, present: Callable[[AnswerHead], Presenter]
@@ -204,6 +211,16 @@ class Serving:
             if spec.kind not in self._models.find(wanted.fields.model).capabilities.constraints:
                 raise _beyond_model(wanted.constraint_param)
         return spec
+
+
+def _parse(
+    raw: bytes, rules: ParameterRules, *, context: RequestContext, to_wanted: ToWanted
+) -> Wanted:
+    body = decode_object(raw)
+    ignored = tuple(rules.check(body))
+    if ignored:  # said even if the request is then refused
+        context.response_headers[IGNORED_HEADER] = ignored_header(ignored)
+    return to_wanted({name: value for name, value in body.items() if value is not None}, ignored)
 
 
 def _deadline(now_ns: int, timeout_s: float) -> int:

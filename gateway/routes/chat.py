@@ -1,5 +1,7 @@
 """POST /v1/chat/completions."""
 
+from typing import Any
+
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
@@ -20,14 +22,14 @@ def chat_router(serving: Serving, *, is_strict: bool) -> APIRouter:
 
     @router.post(Endpoint.CHAT)
     async def create_chat_completion(request: Request) -> Response:
-        body, ignored = await serving.read(request, rules)
-        wanted = _wanted(validate(ChatCompletionRequest, body), ignored)
+        wanted = await serving.read(request, rules, _wanted)
         return serving.answer(request, wanted, ChatPresenter)
 
     return router
 
 
-def _wanted(fields: ChatCompletionRequest, ignored: tuple[str, ...]) -> Wanted:
+def _wanted(body: dict[str, Any], ignored: tuple[str, ...]) -> Wanted:
+    fields = validate(ChatCompletionRequest, body)
     limits = {
         name: getattr(fields, name) for name in ("max_completion_tokens", "max_tokens", "n_predict")
     }

@@ -1,5 +1,7 @@
 """POST /v1/completions, the older API that takes a text or token ids."""
 
+from typing import Any
+
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
@@ -8,13 +10,13 @@ from gateway.errors import InvalidRequest
 from gateway.parameter_table import Endpoint
 from gateway.parameters import ParameterRules
 from gateway.sampling import token_limit
-from gateway.schemas.completion_request import DEFAULT_MAX_TOKENS, CompletionRequest
+from gateway.schemas.completion_request import DEFAULT_MAX_TOKENS, MAX_PROMPTS, CompletionRequest
 from gateway.schemas.completion_response import CompletionPresenter
 from gateway.serving import Serving, Wanted
 from gateway.validation import validate
 
 # Prompts times n: each choice is a sequence of its own in the engine.
-MAX_TOTAL_CHOICES = 128
+MAX_TOTAL_CHOICES = MAX_PROMPTS
 
 
 def completions_router(serving: Serving, *, is_strict: bool) -> APIRouter:
@@ -23,14 +25,14 @@ def completions_router(serving: Serving, *, is_strict: bool) -> APIRouter:
 
     @router.post(Endpoint.COMPLETIONS)
     async def create_completion(request: Request) -> Response:
-        body, ignored = await serving.read(request, rules)
-        wanted = _wanted(validate(CompletionRequest, body), ignored)
+        wanted = await serving.read(request, rules, _wanted)
         return serving.answer(request, wanted, CompletionPresenter)
 
     return router
 
 
-def _wanted(fields: CompletionRequest, ignored: tuple[str, ...]) -> Wanted:
+def _wanted(body: dict[str, Any], ignored: tuple[str, ...]) -> Wanted:
+    fields = validate(CompletionRequest, body)
     limits = {"max_tokens": fields.max_tokens, "n_predict": fields.n_predict}
     if fields.max_tokens is None and fields.n_predict is None:
         limits = {"max_tokens": DEFAULT_MAX_TOKENS}

@@ -10,6 +10,7 @@ from gateway.schemas.fields import SamplingFields, refusal
 
 MAX_LOGPROBS = 5
 DEFAULT_MAX_TOKENS = 16
+MAX_PROMPTS = 128
 
 
 class CompletionRequest(SamplingFields):
@@ -47,6 +48,8 @@ def parse_prompts(value: Any) -> tuple[TextPrompt, ...]:
         raise refusal("invalid_type", "it must be a text or a list of texts or token ids")
     if not value:
         raise refusal("empty_array", "it is an empty list")
+    if isinstance(value[0], str | list) and len(value) > MAX_PROMPTS:
+        raise refusal("array_above_max_length", f"at most {MAX_PROMPTS} prompts go together")
     if isinstance(value[0], str):
         return tuple(TextPrompt(text=_text(item, index)) for index, item in enumerate(value))
     if isinstance(value[0], list):

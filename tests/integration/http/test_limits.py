@@ -1,10 +1,15 @@
 """How much is accepted at once, and what is said to the rest."""
 
 import asyncio
+import threading
+from typing import Any
 
 import httpx2
+import pytest
 
-from tests.gateway_harness import CHAT, chat, error_of, in_process, make_gateway
+from gateway import serving
+from gateway.validation import decode_object
+from tests.gateway_harness import CHAT, COMPLETIONS, chat, error_of, in_process, make_gateway
 from tests.waiting import until
 
 
@@ -98,3 +103,24 @@ async def test_stopping_server_refuses_new_requests_and_is_not_ready() -> None:
     assert (ready.status_code, health.status_code, refused.status_code) == (503, 200, 503)
     assert error_of(ready)["code"] == "not_ready"
     assert int(refused.headers["retry-after"]) >= 1
+
+
+@pytest.mark.parametrize("path", [CHAT, COMPLETIONS])
+async def test_large_body_is_read_beside_the_event_loop(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readers = []
+
+    def recording(body: bytes) -> dict[str, Any]:
+        readers.append(threading.current_thread())
+        return decode_object(body)
+
+    monkeypatch.setattr(serving, "decode_object", recording)
+    large = {"model": "tiny", "temperature": 5, "user": "x" * serving.MAX_INLINE_BYTES}
+    async with in_process(make_gateway()) as client:
+        await client.post(path, json={"model": "tiny"})
+        refused = await client.post(path, json={**large, "prompt": "hi", "messages": []})
+    assert readers[0] is threading.current_thread()
+    assert readers[1] is not threading.current_thread()
+    assert refused.status_code == 400
+    assert "user" in refused.headers["x-radixgate-ignored"]

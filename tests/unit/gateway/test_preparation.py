@@ -171,6 +171,11 @@ async def test_the_last_id_of_the_vocabulary_is_taken(kit: Kit) -> None:
     assert prepared.prompt_token_ids == ((VOCAB_SIZE - 1,),)
 
 
+async def test_too_many_ids_are_refused_for_their_number(kit: Kit) -> None:
+    error = await error_of(kit, request(TextPrompt(token_ids=(VOCAB_SIZE,) * LIMIT)))
+    assert error.code == "context_length_exceeded"
+
+
 async def test_an_empty_list_of_ids_is_refused(kit: Kit) -> None:
     error = await error_of(kit, request(TextPrompt(token_ids=())))
     assert (error.code, error.param) == ("empty_array", "prompt")

@@ -118,6 +118,13 @@ def test_prompts_in_every_shape(prompt: Any, texts: Any, ids: Any) -> None:
     assert [p.token_ids for p in prompts] == ids
 
 
+@pytest.mark.parametrize("prompt", ["a", [1]])
+def test_too_many_prompts_are_refused_before_any_is_read(prompt: Any) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        validate(CompletionRequest, {"model": "m", "prompt": [prompt] * 128 + [None]})
+    assert (caught.value.code, caught.value.param) == ("array_above_max_length", "prompt")
+
+
 @pytest.mark.parametrize(
     "prompt", [5, {}, [], [[]], [[1], []], ["a", 1], [1, "a"], [[1], 2], [1.5], [-1]]
 )
