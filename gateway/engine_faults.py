@@ -2,6 +2,7 @@
 
 from gateway.errors import (
     DeadlineExceeded,
+    EngineDied,
     GatewayError,
     InvalidRequest,
     Overloaded,
@@ -17,8 +18,10 @@ def to_gateway_error(fault: EngineFault) -> GatewayError:
     """The error of a request whose choice ended with this fault."""
     code, message = fault.code, fault.message
     match code:
-        case ErrorCode.QUEUE_TIMEOUT | ErrorCode.ENGINE_DIED:
+        case ErrorCode.QUEUE_TIMEOUT:
             return Overloaded(message, code=code.value, retry_after_s=RETRY_AFTER_S)
+        case ErrorCode.ENGINE_DIED:
+            return EngineDied(message, retry_after_s=RETRY_AFTER_S)
         case ErrorCode.OVERLOADED:
             return Overloaded(message, retry_after_s=RETRY_AFTER_S)
         case ErrorCode.DEADLINE_EXCEEDED:

@@ -11,6 +11,7 @@ GatewayError                     status, type, code, param, message, headers
 ├── UnsupportedMediaType  415
 ├── RateLimited           429    a key's own limit
 ├── ServerError           500
+│   └── EngineDied        503    the runtime ended with the request in it
 ├── Overloaded            503    queue full, engine starting or dead
 └── DeadlineExceeded      504
 """
@@ -116,6 +117,11 @@ class ServerError(GatewayError):
     status = 500
     type = "server_error"
     default_code = "internal_error"
+
+
+class EngineDied(ServerError):
+    status = 503
+    default_code = "engine_died"
 
 
 class Overloaded(GatewayError):

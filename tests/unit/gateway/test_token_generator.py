@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.chat_template import ChatTemplate
-from gateway.errors import GatewayError, Overloaded, ServerError
+from gateway.errors import EngineDied, GatewayError, Overloaded, ServerError
 from gateway.generation import (
     Admitted,
     ChatPrompt,
@@ -241,8 +241,8 @@ async def test_a_fault_fails_the_request_and_ends_its_other_choices(
     engine.fault = EngineFault(code=ErrorCode.ENGINE_DIED, message="the runtime died")
     engine.fault_after = fault_after
     error = await failure(engine, request(HELLO, HELLO, num_choices=2))
-    assert isinstance(error, Overloaded)
-    assert error.code == "engine_died"
+    assert isinstance(error, EngineDied)
+    assert (error.code, error.retry_after_s) == ("engine_died", 1)
     assert {request_id for request_id, _ in engine.aborted} == {"r.0", "r.1"}
     assert engine.open_requests == set()
 
