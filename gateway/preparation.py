@@ -164,9 +164,9 @@ class Preparation:
         if isinstance(prompt, TextPrompt) and prompt.token_ids is not None:
             return self._given_ids(prompt.token_ids, limit)
         if not is_long:
-            return self._encode(prompt)
+            return self._encode(prompt, limit)
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._workers, self._encode, prompt)
+        return await loop.run_in_executor(self._workers, self._encode, prompt, limit)
 
     def _given_ids(self, token_ids: tuple[int, ...], limit: int) -> tuple[int, ...]:
         if not token_ids:
@@ -177,16 +177,29 @@ class Preparation:
             _check_ids(token_ids, vocab_size=self._tokenizer.vocab_size, param="prompt")
         return token_ids
 
-    def _encode(self, prompt: Prompt) -> tuple[int, ...]:
+    def _encode(self, prompt: Prompt, limit: int) -> tuple[int, ...]:
         if isinstance(prompt, ChatPrompt):
             if self._template is None:
                 raise InvalidRequest(
                     "This model has no chat template: use /v1/completions.", param="messages"
                 )
             text = self._template.render(prompt.messages)
+            self._check_text_len(text, limit=limit, param="messages")
             return tuple(self._tokenizer.encode(text, add_special=False, param="messages"))
+        self._check_text_len(prompt.text or "", limit=limit, param="prompt")
         token_ids = self._tokenizer.encode(prompt.text or "", add_special=True, param="prompt")
         return tuple(token_ids) or (self._document_start(),)
+
+    def _check_text_len(self, text: str, *, limit: int, param: str) -> None:
+        """Megabytes that cannot fit are not worth the seconds of tokenizing them."""
+        num_tokens = self._tokenizer.min_num_tokens(text)
+        if num_tokens >= limit:
+            raise ContextLengthExceeded(
+                f"This model's maximum context length is {limit} tokens. However, the {param} have"
+                f" {len(text)} characters, which are {num_tokens} tokens at the least. Please"
+                f" reduce the length of the {param}.",
+                param=param,
+            )
 
     def _document_start(self) -> int:
         """What an empty prompt is to the model: the token that documents begin with."""

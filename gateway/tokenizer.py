@@ -32,7 +32,9 @@ class Tokenizer:
         self.bos_token_id = assets.bos_token_id
         self.eos_token_ids = assets.eos_token_ids
         self._special_texts = self._read_special_texts()
-        self._bytes = self._read_token_bytes(json.loads(assets.tokenizer_json))
+        document = json.loads(assets.tokenizer_json)
+        self._bytes = self._read_token_bytes(document)
+        self._max_token_bytes = self._read_max_token_bytes(document)
 
     def encode(self, text: str, *, add_special: bool, param: str = "prompt") -> list[int]:
         """Token ids of a text; `add_special` puts the model's first token before it.
@@ -45,6 +47,13 @@ class Tokenizer:
             if token_ids[:1] != [self.bos_token_id]:
                 return [self.bos_token_id, *token_ids]
         return token_ids
+
+    def min_num_tokens(self, text: str) -> int:
+        """Tokens that the text has at the least, told from its length alone; 0 where this
+        tokenizer might drop or join any amount of text."""
+        if self._max_token_bytes is None:
+            return 0
+        return -(-len(text) // self._max_token_bytes)
 
     def is_special(self, token_id: int) -> bool:
         """Whether the token is a control token, which has no text in an answer."""
@@ -62,6 +71,13 @@ class Tokenizer:
     def _read_special_texts(self) -> dict[int, str]:
         added = self._tokenizer.get_added_tokens_decoder()
         return {token_id: token.content for token_id, token in added.items() if token.special}
+
+    def _read_max_token_bytes(self, document: dict[str, Any]) -> int | None:
+        added = self._tokenizer.get_added_tokens_decoder().values()
+        keeps_all = _is_byte_level(document) and not document.get("normalizer")
+        if not keeps_all or any(token.lstrip or token.rstrip for token in added):
+            return None
+        return max(map(len, self._bytes), default=0) or None
 
     def _read_token_bytes(self, document: dict[str, Any]) -> list[bytes]:
         to_bytes = _byte_level_bytes if _is_byte_level(document) else _sentencepiece_bytes

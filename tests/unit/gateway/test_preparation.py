@@ -171,6 +171,19 @@ async def test_the_last_id_of_the_vocabulary_is_taken(kit: Kit) -> None:
     assert prepared.prompt_token_ids == ((VOCAB_SIZE - 1,),)
 
 
+@pytest.mark.parametrize("make", [chat, text])
+async def test_text_that_cannot_fit_is_refused_without_tokenizing_it(
+    kit: Kit, make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_args: Any, **_options: Any) -> None:
+        pytest.fail("it was tokenized")
+
+    monkeypatch.setattr(Tokenizer, "encode", fail)
+    error = await error_of(kit, make("a" * 1_000_000))
+    assert error.code == "context_length_exceeded"
+    assert "1000" in error.message
+
+
 async def test_too_many_ids_are_refused_for_their_number(kit: Kit) -> None:
     error = await error_of(kit, request(TextPrompt(token_ids=(VOCAB_SIZE,) * LIMIT)))
     assert error.code == "context_length_exceeded"

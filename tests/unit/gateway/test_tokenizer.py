@@ -41,6 +41,18 @@ def test_text_becomes_the_merged_tokens_of_its_bytes() -> None:
     assert tokenizer.encode("hello é", add_special=False) == [262, 32, 0xC3, 0xA9]
 
 
+@pytest.mark.parametrize("text", ["", "hello", "<|endoftext|>" * 9, "héllo " * 50, "你" * 30])
+def test_a_text_never_has_fewer_tokens_than_its_length_says(text: str) -> None:
+    tokenizer = Tokenizer(byte_assets())
+    at_least = tokenizer.min_num_tokens(text)
+    assert len(text) / 20 <= at_least <= len(tokenizer.encode(text, add_special=False))
+
+
+def test_the_length_says_nothing_where_a_tokenizer_may_rewrite_the_text() -> None:
+    assets = replace(byte_assets(), tokenizer_json=json.dumps(SENTENCEPIECE), vocab_size=5)
+    assert Tokenizer(assets).min_num_tokens("a" * 1000) == 0
+
+
 def test_special_tokens_written_in_the_text_become_control_tokens() -> None:
     tokenizer = Tokenizer(byte_assets())
     assert tokenizer.encode("<|im_start|>a<|im_end|>", add_special=False) == [
