@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,6 +76,27 @@ class TraceTree:
     def total(self, name: str, attribute: str) -> int:
         """The sum of an attribute over all phases of a name."""
         return sum(int(span.attributes[attribute]) for span in self.named(name))
+
+    def assert_fits(self, usage: Mapping[str, Any]) -> None:
+        """The numbers on the spans of one finished choice are those that its client was told."""
+        num_prompt, num_completion = usage["prompt_tokens"], usage["completion_tokens"]
+        num_cached = usage["prompt_tokens_details"]["cached_tokens"]
+        model = self.inner.attributes
+        assert model[names.GEN_AI_USAGE_INPUT] == num_prompt
+        assert model[names.GEN_AI_USAGE_OUTPUT] == num_completion
+        assert model[names.GEN_AI_USAGE_CACHE_READ] == num_cached
+        match, decode = self.one(names.SPAN_CACHE_MATCH), self.one(names.SPAN_DECODE)
+        for attributes in (model, match.attributes):
+            assert attributes[names.ATTR_CACHED_TOKENS] == num_cached
+            assert attributes[names.ATTR_COMPUTED_TOKENS] == num_prompt - num_cached
+        assert self.total(names.SPAN_TOKENIZE, names.ATTR_TOKENS) == num_prompt
+        assert self.total(names.SPAN_PREFILL, names.ATTR_TOKENS) == num_prompt - num_cached
+        assert decode.attributes[names.ATTR_TOKENS] == num_completion
+        reasons = model[names.GEN_AI_RESPONSE_FINISH_REASONS]
+        assert reasons == (decode.attributes[names.ATTR_FINISH_REASON],)
+        server_ms = (self.server.end_ns - self.server.start_ns) / 1e6
+        assert 0 < model[names.ATTR_TTFT_MS] < server_ms
+        assert model[names.ATTR_MASK_TIME_MS] == decode.attributes[names.ATTR_MASK_TIME_MS]
 
     def assert_in_order(self) -> None:
         """Each phase lies within the request, and the phases of one choice follow each other."""

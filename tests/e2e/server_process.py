@@ -124,13 +124,17 @@ def serving(*flags: str, **variables: str) -> Iterator[tuple[ServerProcess, Targ
 
 
 def environment(variables: dict[str, str]) -> dict[str, str]:
-    """Ours without what would configure a server, and `variables` (RADIXGATE_ is added)."""
+    """Ours without what would configure a server, and `variables`: settings, to which RADIXGATE_
+    is added, and OTEL_ ones as they are."""
     kept = {
         name: value
         for name, value in os.environ.items()
         if name not in ("HOST", "PORT") and not name.startswith(("RADIXGATE_", "OTEL_"))
     }
-    ours = {f"RADIXGATE_{name.upper()}": value for name, value in variables.items()}
+    ours = {
+        name if name.startswith("OTEL_") else f"RADIXGATE_{name.upper()}": value
+        for name, value in variables.items()
+    }
     return {**kept, "OMP_NUM_THREADS": "1", **ours}
 
 
