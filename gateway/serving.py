@@ -10,7 +10,7 @@ from typing import Any, Literal
 from starlette.requests import Request
 
 from gateway.answer import Answer, Call, KeepAlive
-from gateway.errors import InvalidRequest, Overloaded
+from gateway.errors import DeadlineExceeded, InvalidRequest, Overloaded
 from gateway.generation import Capabilities, GenerationRequest, Prompt, TextPrompt
 from gateway.lifecycle import Lifecycle
 from gateway.limiter import Limiter
@@ -103,17 +103,25 @@ class Serving:
         """What the body asks for. `to_wanted` gets it without its nulls, with the names of
         parameters that have no effect; for a large body it is called in a worker.
 
-        Raises: a GatewayError with status 400, 413, 415 or 503.
+        Raises: a GatewayError with status 400, 413, 415, 503 or 504.
         """
         if self._lifecycle.is_draining:
             raise Overloaded("The server is stopping; try again later.", retry_after_s=1)
         check_content_type(request.headers)
-        raw = await request.body()
+        raw = await self._body(request)
         context = request_context(request.scope)
         if len(raw) <= MAX_INLINE_BYTES:
             return _parse(raw, rules, context=context, to_wanted=to_wanted)
         async with self._large_body:
             return await asyncio.to_thread(_parse, raw, rules, context=context, to_wanted=to_wanted)
+
+    async def _body(self, request: Request) -> bytes:
+        """Raises: DeadlineExceeded for an upload that takes longer than a request may."""
+        try:
+            async with asyncio.timeout(self._settings.request_timeout_s or None):
+                return await request.body()
+        except TimeoutError:
+            raise DeadlineExceeded("The request's body did not arrive in time.") from None
 
     def answer(
         self, request: Request, wanted: Wanted, present: Callable[[AnswerHead], Presenter]

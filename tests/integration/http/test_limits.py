@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx2
@@ -9,7 +10,14 @@ import pytest
 
 from gateway import serving
 from gateway.validation import decode_object
-from tests.gateway_harness import CHAT, COMPLETIONS, chat, error_of, in_process, make_gateway
+from tests.gateway_harness import (
+    CHAT,
+    COMPLETIONS,
+    chat,
+    error_of,
+    in_process,
+    make_gateway,
+)
 from tests.waiting import until
 
 
@@ -124,3 +132,15 @@ async def test_large_body_is_read_beside_the_event_loop(
     assert readers[1] is not threading.current_thread()
     assert refused.status_code == 400
     assert "user" in refused.headers["x-radixgate-ignored"]
+
+
+async def test_upload_that_never_ends_is_cut_off_at_the_deadline() -> None:
+    async def drip() -> AsyncIterator[bytes]:
+        yield b'{"model":'
+        await asyncio.Event().wait()
+
+    headers = {"content-type": "application/json"}
+    gateway = make_gateway(request_timeout_s=0.05)
+    async with in_process(gateway) as client:
+        response = await client.post(CHAT, content=drip(), headers=headers)
+    assert (response.status_code, error_of(response)["code"]) == (504, "deadline_exceeded")
