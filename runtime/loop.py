@@ -14,6 +14,7 @@ from typing import Protocol, assert_never
 import zmq
 
 from runtime import wire
+from runtime.admission import choices_to_answer
 from runtime.gateway_registry import GatewayRegistry
 from runtime.messages import (
     PROTOCOL_VERSION,
@@ -230,5 +231,5 @@ class RuntimeLoop:
 
 def _rejection(request: Submit) -> list[TokenEvent]:
     fault = EngineFault(ErrorCode.INTERNAL, "the runtime could not take this request")
-    num_choices = max(1, min(request.num_choices, 128))
-    return [TokenEvent(request.request_id, choice, 0, error=fault) for choice in range(num_choices)]
+    choices = choices_to_answer(request)
+    return [TokenEvent(request.request_id, choice, 0, error=fault) for choice in choices]
