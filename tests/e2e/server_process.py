@@ -54,18 +54,17 @@ class ServerProcess:
 
     def wait_target(self) -> Target:
         """The server and its model, once it says that it serves. Raises: RuntimeError."""
-        found: list[re.Match[str]] = []
-
-        def is_settled() -> bool:
-            found.extend(filter(None, map(SERVING.search, self.stdout)))
-            return bool(found) or self._num_open == 0
-
         with self._changed:
-            while not is_settled() and self._changed.wait(START_S):
-                pass
-        if not found:
+            self._changed.wait_for(lambda: self._has_banner() or self._num_open == 0, START_S)
+        if not self._has_banner():
             raise RuntimeError(f"the server does not serve:\n{self.output()}")
-        return Target(found[0]["url"], found[0]["model"])
+        found = SERVING.search("\n".join(self.stdout))
+        assert found is not None, self.output()
+        return Target(found["url"], found["model"])
+
+    def _has_banner(self) -> bool:
+        """Whether the last line of the start is out."""
+        return bool(self.stdout) and self.stdout[-1].startswith("curl ")
 
     def signal(self, number: signal.Signals) -> None:
         self._popen.send_signal(number)
