@@ -88,7 +88,7 @@ class Answer(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         context = request_context(scope)
         _name_ignored(context, self._call.ignored)
-        with self._limiter.admit(context.tenant) as admission:
+        with self._limiter.admit(context.tenant, self._call.num_choices) as admission:
             async with aclosing(self._events(context, admission)) as events:
                 if self._call.is_stream:
                     await self._stream(events, context, send=send)

@@ -42,6 +42,11 @@ class GatewayError(Exception):
         self.retry_after_s = retry_after_s
         self.phases = phases
 
+    @property
+    def is_refusal(self) -> bool:
+        """Whether the request was turned away, rather than failed while it was answered."""
+        return self.status < 500 or isinstance(self, Overloaded)
+
     def body(self) -> dict[str, dict[str, str | None]]:
         """The error object; always the four keys."""
         return {

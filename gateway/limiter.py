@@ -1,6 +1,7 @@
-"""How much work is accepted at once: requests, prompt tokens, and requests of one key.
+"""How much work is accepted at once: sequences, prompt tokens, and sequences of one key.
 
-A request counts from acceptance to its last byte. Only the event loop's thread touches it.
+Each choice of each prompt is a sequence. A request counts from acceptance to its last byte. Only
+the event loop's thread touches it.
 """
 
 import math
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from gateway.errors import Overloaded, RateLimited
+from gateway.errors import GatewayError, Overloaded, RateLimited
 
 MAX_RETRY_AFTER_S = 60
 # Weight of the newest request in the running mean of how long requests take.
@@ -19,8 +20,8 @@ _SMOOTHING = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """`max_requests` = running + waiting. `max_per_tenant` 0 = no limit. A request that is alone
-    is accepted whatever its tokens, else a long prompt could never be served."""
+    """Sequences, but for `max_prompt_tokens`; `max_per_tenant` 0 = no limit. A request that is
+    alone is accepted whatever its size, else it could never be served."""
 
     max_running: int
     max_queue: int
@@ -28,15 +29,16 @@ class Limits:
     max_per_tenant: int = 0
 
     @property
-    def max_requests(self) -> int:
+    def max_sequences(self) -> int:
         return self.max_running + self.max_queue
 
 
 class Admission:
     """One accepted request; its prompt tokens are added when they are known."""
 
-    def __init__(self, limiter: "Limiter") -> None:
+    def __init__(self, limiter: "Limiter", num_sequences: int) -> None:
         self._limiter = limiter
+        self.num_sequences = num_sequences
         self.num_prompt_tokens = 0
 
     def add_prompt_tokens(self, num_tokens: int) -> None:
@@ -46,32 +48,37 @@ class Admission:
 
 
 class Limiter:
-    """Counts accepted requests and refuses the ones beyond the limits."""
+    """Counts the sequences of accepted requests and refuses requests beyond the limits."""
 
     def __init__(self, limits: Limits, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._limits = limits
         self._clock = clock
         self._num_by_tenant: Counter[str] = Counter()
         self._mean_duration_s = 0.0
-        self.num_requests = 0
+        self.num_sequences = 0
         self.num_prompt_tokens = 0
 
     @contextmanager
-    def admit(self, tenant: str) -> Iterator[Admission]:
+    def admit(self, tenant: str, num_sequences: int) -> Iterator[Admission]:
         """Accepts a request for the length of the block.
 
         Raises: RateLimited over the key's own limit, Overloaded over the server's.
         """
-        self._check(tenant)
-        admission = Admission(self)
+        self._check(tenant, num_sequences)
+        admission = Admission(self, num_sequences)
         started = self._clock()
-        self.num_requests += 1
-        self._num_by_tenant[tenant] += 1
+        self.num_sequences += num_sequences
+        self._num_by_tenant[tenant] += num_sequences
+        is_refused = False
         try:
             yield admission
+        except GatewayError as error:
+            is_refused = error.is_refusal
+            raise
         finally:
             self._leave(tenant, admission)
-            self._record(self._clock() - started)
+            if not is_refused:  # it says nothing about how long a place is taken
+                self._record(self._clock() - started)
 
     def reserve(self, num_tokens: int) -> None:
         """Counts prompt tokens; what an admission reserved is freed when it ends."""
@@ -86,27 +93,28 @@ class Limiter:
 
     def retry_after_s(self) -> int:
         """When a place is likely to be free: the queue's length in requests' mean time."""
-        rounds = self.num_requests / self._limits.max_running
+        rounds = self.num_sequences / self._limits.max_running
         return min(MAX_RETRY_AFTER_S, max(1, math.ceil(self._mean_duration_s * rounds)))
 
-    def _check(self, tenant: str) -> None:
-        limit = self._limits.max_per_tenant
-        if limit and self._num_by_tenant[tenant] >= limit:
+    def _check(self, tenant: str, num_sequences: int) -> None:
+        limit, num_before = self._limits.max_per_tenant, self._num_by_tenant[tenant]
+        if limit and num_before and num_before + num_sequences > limit:
             raise RateLimited(
-                f"this API key has {limit} requests in work, which is its limit; try again later",
+                f"this API key has {num_before} choices in work and is given {limit} at a time; "
+                "try again later",
                 retry_after_s=self.retry_after_s(),
             )
-        if self.num_requests >= self._limits.max_requests:
+        limit, num_before = self._limits.max_sequences, self.num_sequences
+        if num_before and num_before + num_sequences > limit:
             raise Overloaded(
-                f"the server has {self.num_requests} requests in work, which is its limit; "
-                "try again later",
+                f"the server has {num_before} choices in work and accepts {limit}; try again later",
                 retry_after_s=self.retry_after_s(),
             )
 
     def _leave(self, tenant: str, admission: Admission) -> None:
-        self.num_requests -= 1
+        self.num_sequences -= admission.num_sequences
         self.num_prompt_tokens -= admission.num_prompt_tokens
-        self._num_by_tenant[tenant] -= 1
+        self._num_by_tenant[tenant] -= admission.num_sequences
         if not self._num_by_tenant[tenant]:
             del self._num_by_tenant[tenant]
 

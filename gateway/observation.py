@@ -12,7 +12,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.disconnect import ClientDisconnected
-from gateway.errors import GatewayError, Overloaded
+from gateway.errors import GatewayError
 from gateway.generation import ChoiceFinished, Completed, GenerationEvent, TextDelta, Usage
 from gateway.http_path import route_path
 from gateway.request_context import request_context
@@ -177,11 +177,10 @@ class ObservationMiddleware:
 
     def _close_refused(self, observation: Observation, error: GatewayError) -> None:
         code = error.code or error.type
-        is_refusal = error.status < 500 or isinstance(error, Overloaded)
-        if is_refusal:
+        if error.is_refusal:
             self._metrics.rejected(code)
         observation.close(
-            status=error.status, outcome="rejected" if is_refusal else "error", error=code
+            status=error.status, outcome="rejected" if error.is_refusal else "error", error=code
         )
 
 

@@ -69,7 +69,9 @@ class Settings(BaseModel):
     kv_memory_mb: int = setting(
         512, "memory of the page pool for keys and values", unit="MiB", ge=1
     )
-    max_running: int = setting(16, "sequences computed together", unit="sequences", ge=1)
+    max_running: int = setting(
+        16, "sequences (choices, for each prompt) computed together", unit="sequences", ge=1
+    )
     max_step_tokens: int = setting(512, "token budget of one engine step", unit="tokens", ge=1)
     watermark: float = setting(
         0.01, "share of the page pool kept free when requests are admitted", ge=0, lt=1
@@ -77,8 +79,8 @@ class Settings(BaseModel):
     num_threads: int = setting(0, "threads of the computation; 0 = one per core", ge=0)
     max_queue: int = setting(
         256,
-        "requests accepted beyond max_running; more are refused with 503",
-        unit="requests",
+        "sequences accepted beyond max_running; more are refused with 503",
+        unit="sequences",
         ge=0,
     )
     max_queue_tokens: int = setting(
@@ -86,7 +88,7 @@ class Settings(BaseModel):
         unit="tokens", ge=1,
     )  # fmt: skip
     max_requests_per_key: int = setting(
-        0, "requests of one API key at a time, else 429; 0 = no limit", unit="requests", ge=0
+        0, "sequences of one API key at a time, else 429; 0 = no limit", unit="sequences", ge=0
     )
     max_choices: int = setting(16, "largest n of a request", unit="choices", ge=1, le=128)
     api_keys: tuple[str, ...] = secret(

@@ -14,6 +14,7 @@ from tests.gateway_harness import (
     CHAT,
     COMPLETIONS,
     chat,
+    completion,
     error_of,
     in_process,
     make_gateway,
@@ -35,6 +36,20 @@ async def test_of_64_requests_exactly_24_are_refused_and_the_others_finish() -> 
         responses = await asyncio.gather(*requests)
     assert sorted(response.status_code for response in responses) == [200] * 40 + [503] * 24
     assert gateway.engine.open_requests == set()
+
+
+async def test_each_choice_of_each_prompt_takes_a_place() -> None:
+    gateway = make_gateway(max_running=2, max_queue=6)
+    gateway.engine.hold("queue")
+    async with in_process(gateway) as client:
+        first = asyncio.create_task(client.post(COMPLETIONS, json=completion(["a", "b"], n=3)))
+        await until(lambda: len(gateway.engine.submitted) == 2)
+        refused = await client.post(CHAT, json=chat(n=3))
+        fitting = asyncio.create_task(client.post(CHAT, json=chat(n=2)))
+        await until(lambda: len(gateway.engine.submitted) == 3)
+        gateway.engine.release()
+        assert [(await first).status_code, (await fitting).status_code] == [200, 200]
+    assert (refused.status_code, error_of(refused)["code"]) == (503, "server_is_overloaded")
 
 
 async def test_refusal_says_when_to_come_back() -> None:

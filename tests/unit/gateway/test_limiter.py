@@ -4,7 +4,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from gateway.errors import Overloaded, RateLimited
+from gateway.errors import DeadlineExceeded, GatewayError, InvalidRequest, Overloaded, RateLimited
 from gateway.limiter import MAX_RETRY_AFTER_S, Limiter, Limits
 
 
@@ -19,12 +19,12 @@ def test_running_and_waiting_requests_are_accepted_and_no_more() -> None:
     limits = limiter()
     with ExitStack() as stack:
         for _ in range(3):
-            stack.enter_context(limits.admit(""))
-        with pytest.raises(Overloaded), limits.admit(""):
+            stack.enter_context(limits.admit("", 1))
+        with pytest.raises(Overloaded), limits.admit("", 1):
             pass
-        assert limits.num_requests == 3
-    assert limits.num_requests == 0
-    with limits.admit(""):
+        assert limits.num_sequences == 3
+    assert limits.num_sequences == 0
+    with limits.admit("", 1):
         pass
 
 
@@ -32,18 +32,18 @@ def test_place_is_freed_when_the_request_fails() -> None:
     limits = limiter(running=1, queue=0)
 
     def fail() -> None:
-        with limits.admit("") as admission:
+        with limits.admit("", 1) as admission:
             admission.add_prompt_tokens(10)
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
         fail()
-    assert (limits.num_requests, limits.num_prompt_tokens) == (0, 0)
+    assert (limits.num_sequences, limits.num_prompt_tokens) == (0, 0)
 
 
 def test_prompt_tokens_over_the_limit_are_refused_and_not_counted() -> None:
     limits = limiter(tokens=100)
-    with limits.admit("") as first, limits.admit("") as second:
+    with limits.admit("", 1) as first, limits.admit("", 1) as second:
         first.add_prompt_tokens(60)
         with pytest.raises(Overloaded):
             second.add_prompt_tokens(41)
@@ -54,19 +54,61 @@ def test_prompt_tokens_over_the_limit_are_refused_and_not_counted() -> None:
 
 def test_lone_prompt_is_accepted_whatever_its_length() -> None:
     limits = limiter(tokens=10)
-    with limits.admit("") as admission:
+    with limits.admit("", 1) as admission:
         admission.add_prompt_tokens(1000)
+
+
+def test_request_counts_with_all_its_choices() -> None:
+    limits = limiter(running=2, queue=6)
+    with limits.admit("", 5):
+        with pytest.raises(Overloaded), limits.admit("", 4):
+            pass
+        with limits.admit("", 3):
+            assert limits.num_sequences == 8
+    assert limits.num_sequences == 0
+
+
+def test_lone_request_is_accepted_whatever_its_choices_and_nothing_beside_it() -> None:
+    limits = limiter(running=8, queue=8, per_tenant=2)
+    with limits.admit("a", 16):
+        with pytest.raises(RateLimited), limits.admit("a", 1):
+            pass
+        with pytest.raises(Overloaded), limits.admit("b", 1):
+            pass
 
 
 def test_tenants_limit_is_its_own() -> None:
     limits = limiter(running=8, per_tenant=1)
-    with limits.admit("a"):
-        with pytest.raises(RateLimited), limits.admit("a"):
+    with limits.admit("a", 1):
+        with pytest.raises(RateLimited), limits.admit("a", 1):
             pass
-        with limits.admit("b"):
+        with limits.admit("b", 1):
             pass
-    with limits.admit("a"):
+    with limits.admit("a", 1):
         pass
+
+
+@pytest.mark.parametrize("refusal", [InvalidRequest("too long"), Overloaded("full")])
+def test_refused_requests_do_not_make_the_others_look_fast(refusal: GatewayError) -> None:
+    assert retry_after_ten_seconds_and(refusal) == 10
+
+
+def test_request_that_failed_late_counts_as_long_as_it_took() -> None:
+    assert retry_after_ten_seconds_and(DeadlineExceeded("late")) == 1
+
+
+def retry_after_ten_seconds_and(error: GatewayError) -> int:
+    """What the limiter advises after many requests of 10 s and as many that ended so at once."""
+    now = 0.0
+    limits = Limiter(Limits(max_running=1, max_queue=1, max_prompt_tokens=1), clock=lambda: now)
+    for _ in range(50):
+        with limits.admit("", 1):
+            now += 10
+    for _ in range(50):
+        with pytest.raises(type(error)), limits.admit("", 1):
+            raise error
+    with limits.admit("", 1):
+        return limits.retry_after_s()
 
 
 def test_retry_after_follows_how_long_requests_take() -> None:
@@ -74,12 +116,12 @@ def test_retry_after_follows_how_long_requests_take() -> None:
     limits = Limiter(Limits(max_running=1, max_queue=1, max_prompt_tokens=1), clock=lambda: now)
     assert limits.retry_after_s() == 1
     for _ in range(50):
-        with limits.admit(""):
+        with limits.admit("", 1):
             now += 10
-    with limits.admit(""), limits.admit(""):
+    with limits.admit("", 1), limits.admit("", 1):
         assert limits.retry_after_s() == 20
     for _ in range(50):
-        with limits.admit(""):
+        with limits.admit("", 1):
             now += 1000
-    with limits.admit(""):
+    with limits.admit("", 1):
         assert limits.retry_after_s() == MAX_RETRY_AFTER_S
