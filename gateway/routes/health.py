@@ -1,4 +1,4 @@
-"""GET /health (the process lives), /ready (it can answer), /version."""
+"""GET /health (a restart would not help), /ready (it can answer), /version."""
 
 from fastapi import APIRouter
 from starlette.responses import Response
@@ -22,6 +22,9 @@ def health_router(engine: TokenEngine, *, lifecycle: Lifecycle, version: str) ->
 
     @router.api_route("/health", methods=_PROBE_METHODS)
     async def health() -> Response:
+        # A dead engine is being restarted; a failed one comes back with a new server only.
+        if engine.state is EngineState.FAILED:
+            raise Overloaded(f"Not healthy: {_REASONS[EngineState.FAILED]}.", code="engine_failed")
         return JSONBody({"status": "ok"})
 
     @router.api_route("/ready", methods=_PROBE_METHODS)

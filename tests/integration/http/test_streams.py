@@ -236,7 +236,7 @@ async def test_simultaneous_streams_do_not_mix() -> None:
     assert len(set(texts)) == 8
 
 
-@pytest.mark.parametrize("state", [s for s in EngineState if s is not EngineState.READY])
+@pytest.mark.parametrize("state", [EngineState.STARTING, EngineState.DEAD, EngineState.STOPPED])
 async def test_server_is_alive_and_not_ready_while_the_engine_is_down(state: EngineState) -> None:
     gateway = make_gateway()
     gateway.engine.state = state
@@ -244,6 +244,16 @@ async def test_server_is_alive_and_not_ready_while_the_engine_is_down(state: Eng
         ready, health = await client.get("/ready"), await client.get("/health")
     assert (ready.status_code, health.status_code) == (503, 200)
     assert "engine" in error_of(ready)["message"]
+
+
+async def test_server_whose_engine_failed_for_good_asks_to_be_restarted() -> None:
+    gateway = make_gateway(api_keys=("key",))
+    gateway.engine.state = EngineState.FAILED
+    async with in_process(gateway) as client:
+        ready, health = await client.get("/ready"), await client.get("/health")
+    assert (ready.status_code, health.status_code) == (503, 503)
+    assert error_of(health)["code"] == "engine_failed"
+    assert "for good" in error_of(health)["message"]
 
 
 async def test_lifespan_starts_and_stops_what_it_was_given() -> None:
