@@ -1,4 +1,4 @@
-"""A schema's `pattern` in the syntax of Rust's regex crate, with the meaning ECMA-262 gives it.
+"""A `pattern` or regex in the syntax of Rust's regex crate, with the meaning ECMA-262 gives it.
 
 JSON Schema patterns are ECMA-262; llguidance reads them as Rust. The two differ in places where
 both accept the text: classes within classes, set operators, `.`, `\\<`. Those are rewritten.

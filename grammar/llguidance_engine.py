@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer
 
 from grammar.coverage import CheckedSchema, check_schema
+from grammar.ecma_regex import rust_pattern
 from grammar.ending_matcher import EndingMatcher, VocabularyBits
 from grammar.errors import GrammarError, MatcherFailed, UnsupportedConstraint
 from grammar.literals import checked_regex, choice_strings
@@ -106,7 +107,7 @@ class LLGuidanceParser:
 
 def _grammar(spec: ConstraintSpec, schema: CheckedSchema | None) -> str:
     if spec.kind == "regex":
-        return LLMatcher.grammar_from_regex(checked_regex(spec.value))
+        return LLMatcher.grammar_from_regex(rust_pattern(checked_regex(spec.value), pointer=""))
     if spec.kind == "choice":
         # One regex, not alternatives of a grammar: those are limited to 2,000 a row.
         alternatives = map(_escaped, choice_strings(spec.value))
