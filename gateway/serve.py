@@ -40,8 +40,6 @@ from telemetry.logs import configure_logging
 from telemetry.metrics import Metrics
 from telemetry.tracing import Tracing
 
-_log = logging.getLogger(__name__)
-
 _BACKLOG = 2048
 _LOAD_TIMEOUT_S = 900.0
 # How long after the drain's end a client has to read its error before its connection is cut.
@@ -56,6 +54,8 @@ class StartError(Exception):
 def serve(settings: Settings) -> int:
     """Serves until a signal ends it; returns the exit code."""
     configure_logging(settings.log_level, json_lines=settings.log_json)
+    # What it says at info (started, waiting for, finished) our own lines say shorter.
+    logging.getLogger("uvicorn.error").setLevel(max(logging.WARNING, logging.root.level))
     try:
         with bind(settings.host, settings.port) as listener:
             return _run(assemble(settings), listener)

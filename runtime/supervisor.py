@@ -195,7 +195,9 @@ class EngineSupervisor:
             logger.exception("the supervisor of the runtime failed")
             ending = Ending("the supervisor of the runtime failed; the log says why")
         if not self._stop_requested.is_set():
-            logger.error("the runtime stays down: %s", ending.reason)
+            if self._info is not None or not ending.is_final:
+                # A load that fails at the start is told by wait_ready alone.
+                logger.error("the runtime stays down: %s", ending.reason)
             self._settle(EngineState.FAILED, ending.reason)
 
     async def _run_incarnations(self, folder: Path) -> Ending:

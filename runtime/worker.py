@@ -93,8 +93,10 @@ def _serve(context: "zmq.Context[zmq.Socket[bytes]]", options: WorkerOptions) ->
         try:
             engine, info = build_engine(options.config, options.engine_id, doorbell=doorbell)
         except RuntimePackageError as error:
-            _say_goodbye(socket, str(error))
-            return _complain(str(error), EXIT_LOAD_FAILED)
+            has_told = _say_goodbye(socket, str(error))
+            # A supervisor that was told says it itself, in one line.
+            is_known = has_told and options.parent_pid is not None
+            return EXIT_LOAD_FAILED if is_known else _complain(str(error), EXIT_LOAD_FAILED)
         _run_loop(options, socket=socket, engine=engine, info=info, doorbell=doorbell)
     return 0
 
@@ -188,17 +190,20 @@ def _bind(context: "zmq.Context[zmq.Socket[bytes]]", address: str) -> zmq.Socket
     return socket
 
 
-def _say_goodbye(socket: zmq.Socket[bytes], reason: str) -> None:
-    """Answers everyone who has greeted; waits a moment for the first who does."""
+def _say_goodbye(socket: zmq.Socket[bytes], reason: str) -> bool:
+    """Answers everyone who has greeted; waits a moment for the first who does. Whether one was."""
     socket.setsockopt(zmq.LINGER, GOODBYE_LINGER_MS)
     frame = wire.encode(Goodbye(reason))
     deadline = time.monotonic() + GOODBYE_WAIT_S
     wait_ms = int(GOODBYE_WAIT_S * 1000)
+    has_told = False
     while time.monotonic() < deadline and socket.poll(wait_ms):
         identity = socket.recv_multipart()[0]
         with contextlib.suppress(zmq.ZMQError):  # gone, or it does not read: both are its choice
             socket.send_multipart((identity, frame), zmq.NOBLOCK)
+            has_told = True
         wait_ms = 0
+    return has_told
 
 
 def _log_ready(info: EngineInfo, address: str) -> None:
