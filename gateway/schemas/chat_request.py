@@ -14,14 +14,16 @@ MAX_TOP_LOGPROBS = 20
 class ChatCompletionRequest(SamplingFields):
     """`max_completion_tokens` wins over `max_tokens`, and that over `n_predict`."""
 
-    messages: list[Message] = Field(min_length=1)
+    messages: list[Message] = Field(min_length=1, fail_fast=True)
     max_completion_tokens: int | None = Field(None, ge=1)
     logprobs: bool | None = None
     top_logprobs: int | None = Field(None, ge=0, le=MAX_TOP_LOGPROBS)
     response_format: ResponseFormat | None = None
     structured_outputs: StructuredOutputs | None = None
-    modalities: list[str] | None = None
-    metadata: dict[str, Annotated[str, Field(max_length=512)]] | None = Field(None, max_length=16)
+    modalities: list[str] | None = Field(None, fail_fast=True)
+    metadata: dict[str, Annotated[str, Field(max_length=512)]] | None = Field(
+        None, max_length=16, fail_fast=True
+    )
 
     @model_validator(mode="after")
     def _logprobs_for_top(self) -> "ChatCompletionRequest":

@@ -51,7 +51,7 @@ class StructuredOutputs(ClosedModel):
 
     json_: dict[str, Any] | str | None = Field(None, alias="json")
     regex: str | None = None
-    choice: list[str] | None = Field(None, min_length=1, max_length=MAX_CHOICES)
+    choice: list[str] | None = Field(None, min_length=1, max_length=MAX_CHOICES, fail_fast=True)
 
     @model_validator(mode="after")
     def _has_one(self) -> "StructuredOutputs":

@@ -10,6 +10,8 @@ INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 MAX_STOP_STRINGS = 64
 MAX_STOP_CHARS = 4096
 MAX_STOP_TOKEN_IDS = 1024
+# As many as a small vocabulary has tokens.
+MAX_BIASES = 65_536
 MAX_SALT_CHARS = 1024
 
 # A name in this form is a branch of a union, which error paths leave out.
@@ -18,7 +20,11 @@ TEXT_BRANCH, LIST_BRANCH = "<text>", "<list>"
 
 
 class WireModel(BaseModel):
-    """Types are exact (a bool is no integer), NaN and infinity are refused, null is absent."""
+    """Types are exact (a bool is no integer), NaN and infinity are refused, null is absent.
+
+    Lists and dicts of a client are `fail_fast`: an error each for millions of wrong items would
+    hold the interpreter, and with it the event loop, for most of a minute.
+    """
 
     model_config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False, frozen=True)
 
@@ -52,7 +58,9 @@ Penalty = Annotated[float, Field(ge=-2, le=2)]
 StopString = Annotated[str, Field(min_length=1, max_length=MAX_STOP_CHARS)]
 StopStrings = Annotated[
     Annotated[StopString, Tag(TEXT_BRANCH)]
-    | Annotated[list[StopString], Field(max_length=MAX_STOP_STRINGS), Tag(LIST_BRANCH)],
+    | Annotated[
+        list[StopString], Field(max_length=MAX_STOP_STRINGS, fail_fast=True), Tag(LIST_BRANCH)
+    ],
     Discriminator(text_or_list),
 ]
 
@@ -75,13 +83,15 @@ class SamplingFields(WireModel):
     presence_penalty: Penalty | None = None
     repetition_penalty: float | None = Field(None, gt=0, le=10)
     repeat_penalty: float | None = Field(None, gt=0, le=10)
-    logit_bias: dict[str, Annotated[float, Field(ge=-100, le=100)]] | None = None
+    logit_bias: dict[str, Annotated[float, Field(ge=-100, le=100)]] | None = Field(
+        None, max_length=MAX_BIASES, fail_fast=True
+    )
     seed: Int64 | None = None
     min_tokens: int | None = Field(None, ge=0)
     ignore_eos: bool | None = None
     stop: StopStrings | None = None
     stop_token_ids: list[Annotated[int, Field(ge=0)]] | None = Field(
-        None, max_length=MAX_STOP_TOKEN_IDS
+        None, max_length=MAX_STOP_TOKEN_IDS, fail_fast=True
     )
     n: int | None = Field(None, ge=1, le=128)
     stream: bool | None = None

@@ -31,7 +31,7 @@ class ContentPart(WireModel):
 
 Content = Annotated[
     Annotated[str, Tag(TEXT_BRANCH)]
-    | Annotated[list[ContentPart], Field(min_length=1), Tag(LIST_BRANCH)],
+    | Annotated[list[ContentPart], Field(min_length=1, fail_fast=True), Tag(LIST_BRANCH)],
     Discriminator(text_or_list),
 ]
 
@@ -57,7 +57,7 @@ class Message(WireModel):
     name: str | None = None
     refusal: str | None = None
     reasoning_content: str | None = None
-    tool_calls: list[ToolCall] | None = None
+    tool_calls: list[ToolCall] | None = Field(None, fail_fast=True)
     tool_call_id: str | None = None
     function_call: FunctionCall | None = None
     audio: Any = None

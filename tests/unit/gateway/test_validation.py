@@ -2,9 +2,12 @@
 
 from typing import Any
 
+import msgspec
 import pytest
+from pydantic import ValidationError
 from starlette.datastructures import Headers
 
+from gateway import validation
 from gateway.errors import InvalidRequest, UnsupportedMediaType
 from gateway.schemas.chat_request import ChatCompletionRequest
 from gateway.schemas.completion_request import CompletionRequest
@@ -87,6 +90,57 @@ def test_nesting_is_bounded_below_what_could_exhaust_the_stack(
 
 def test_many_shallow_objects_are_fine() -> None:
     assert decode_object(b'{"a":[' + b"{}," * 5000 + b"{}]}")
+
+
+MANY = validation.MAX_PARTS + 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"a":[' + b"[1]," * MANY + b"1]}",
+        b'{"a":[' + b"{}," * MANY + b"1]}",
+        b"{" + b'"a":1,' * MANY + b'"b":1}',
+        b'{"a":["' + b'\\"' * 3 + b'",' + b'"[",[' * MANY,  # not even complete
+    ],
+)
+def test_body_of_countless_parts_is_refused_before_it_is_decoded(
+    body: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_body: bytes) -> None:
+        pytest.fail("it was decoded")
+
+    monkeypatch.setattr("msgspec.json.decode", fail)
+    with pytest.raises(InvalidRequest, match=str(validation.MAX_PARTS)) as caught:
+        decode_object(body)
+    assert caught.value.code == "invalid_json"
+
+
+@pytest.mark.parametrize("text", ['[{"a": ["\\\\"]}, ', "[[[{{{", '{"\\'])
+def test_brackets_in_a_text_do_not_count(text: str) -> None:
+    prompt = text * MANY
+    assert decode_object(msgspec.json.encode({"prompt": prompt, "n": [1]}))["prompt"] == prompt
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"messages": [1] * 100},
+        {"messages": [{"role": "user", "content": [1] * 100}]},
+        {"messages": [{"role": "assistant", "tool_calls": [1] * 100}]},
+        {"metadata": {str(n): 1 for n in range(100)}},
+        {"modalities": [1] * 100},
+        {"logit_bias": {str(n): "x" for n in range(100)}},
+        {"stop": [1] * 64},
+        {"stop_token_ids": ["x"] * 100},
+        {"structured_outputs": {"choice": [1] * 100}},
+    ],
+)
+def test_of_countless_wrong_items_only_the_first_is_looked_at(wrong: dict[str, Any]) -> None:
+    body = {"model": "m", "messages": [{"role": "user", "content": "hi"}], **wrong}
+    with pytest.raises(ValidationError) as caught:
+        ChatCompletionRequest.model_validate(body)
+    assert caught.value.error_count() == 1
 
 
 def test_large_integers_and_key_order_survive_decoding() -> None:
