@@ -15,6 +15,7 @@ from typing import cast
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from gateway.disconnect import ClientDisconnected
 from gateway.errors import DeadlineExceeded, GatewayError, ServerError
 from gateway.generation import (
     Admitted,
@@ -136,12 +137,14 @@ class Answer(Response):
             try:
                 async with self._deadline():
                     await self._write_events(events, stream)
+            except ClientDisconnected:
+                raise
             except Exception as error:
                 if not stream.is_started:
                     raise
                 await self._fail(stream, context, error)
         # Even the end of the stream waits for a client that has not read what came before it.
-        async with asyncio.timeout(LAST_FRAME_S):
+        async with _last_frame():
             await stream.finish()
 
     async def _write_events(
@@ -175,7 +178,7 @@ class Answer(Response):
             )
         if context.observation is not None:
             context.observation.fail(error)
-        async with asyncio.timeout(LAST_FRAME_S):
+        async with _last_frame():
             await stream.write(error_frame(error))
 
     @asynccontextmanager
@@ -190,6 +193,16 @@ class Answer(Response):
             if not scope.expired():
                 raise
             raise DeadlineExceeded("The request took longer than the server allows.") from None
+
+
+@asynccontextmanager
+async def _last_frame() -> AsyncIterator[None]:
+    """Raises: ClientDisconnected when the client does not take what the block sends."""
+    try:
+        async with asyncio.timeout(LAST_FRAME_S):
+            yield
+    except TimeoutError:
+        raise ClientDisconnected from None
 
 
 def _name_ignored(context: RequestContext, names: tuple[str, ...]) -> None:

@@ -7,9 +7,13 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+# How long a client may take nothing of what is sent to it. Without an end one that stopped reading
+# would keep its place in the limiter for as long as requests may take, which may be for ever.
+MAX_STALL_S = 60.0
+
 
 class ClientDisconnected(Exception):
-    """The client closed its connection before it had the whole answer."""
+    """The client closed its connection, or stopped reading, before it had the whole answer."""
 
 
 @asynccontextmanager
@@ -29,7 +33,7 @@ class DisconnectMiddleware:
     """Cancels the handler's task when the client goes, from the body's upload to the last byte.
 
     The handler sees CancelledError at its current await; this raises ClientDisconnected once it
-    has cleaned up.
+    has cleaned up. A client that stopped reading is ClientDisconnected in the handler's send().
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -74,7 +78,13 @@ class _Connection:
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.body" and not message.get("more_body", False):
             self._is_answered = True  # from here on servers report a disconnect that is none
-        await self._send(message)
+        try:
+            async with asyncio.timeout(MAX_STALL_S) as scope:
+                await self._send(message)
+        except TimeoutError:
+            if not scope.expired():
+                raise
+            raise ClientDisconnected from None
 
     async def watch(self, cancel_scope: asyncio.Timeout) -> None:
         await self._is_body_read.wait()
