@@ -13,6 +13,7 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -92,17 +93,18 @@ class Assembly:
     drain_timeout_s: float
 
 
-class TracingService:
-    """Flushes spans when the app ends; the exporter may block for seconds, so in a thread."""
+class AtEnd:
+    """A service that is only to be closed when the app ends. In a thread: an exporter that flushes
+    may block for seconds."""
 
-    def __init__(self, tracing: Tracing) -> None:
-        self._tracing = tracing
+    def __init__(self, close: Callable[[], None]) -> None:
+        self._close = close
 
     async def start(self) -> None:
         pass
 
     async def stop(self) -> None:
-        await asyncio.to_thread(self._tracing.shutdown)
+        await asyncio.to_thread(self._close)
 
 
 def assemble(settings: Settings) -> Assembly:
@@ -136,7 +138,7 @@ def assemble(settings: Settings) -> Assembly:
         engine=engine,
         metrics=metrics,
         tracing=tracing,
-        services=(TracingService(tracing), probe),
+        services=(AtEnd(tracing.shutdown), probe, AtEnd(generator.close)),
         lifecycle=lifecycle,
     )
     return Assembly(app, engine, lifecycle, model_id, settings.drain_timeout_s)
