@@ -4,7 +4,9 @@ import asyncio
 import secrets
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 from starlette.requests import Request
@@ -76,7 +78,7 @@ ToWanted = Callable[[dict[str, Any], tuple[str, ...]], Wanted]
 
 
 class Serving:
-    """Made once per app; holds no state of its own beside the limiter's."""
+    """Made once per app; owns the worker that reads large bodies."""
 
     def __init__(
         self,
@@ -96,8 +98,9 @@ class Serving:
         self._clock = clock
         self._secret = settings.server_secret.encode()
         self._keep_alive = KeepAlive(settings.keepalive, settings.keepalive_s)
-        # One at a time: two workers would only take the interpreter from the loop and each other.
-        self._large_body = asyncio.Lock()
+        # One: two would only take the interpreter from the loop and each other. It is busy until a
+        # body is read, even if its client leaves meanwhile.
+        self._reader = ThreadPoolExecutor(1, thread_name_prefix="read-body")
 
     async def read(self, request: Request, rules: ParameterRules, to_wanted: ToWanted) -> Wanted:
         """What the body asks for. `to_wanted` gets it without its nulls, with the names of
@@ -112,8 +115,8 @@ class Serving:
         context = request_context(request.scope)
         if len(raw) <= MAX_INLINE_BYTES:
             return _parse(raw, rules, context=context, to_wanted=to_wanted)
-        async with self._large_body:
-            return await asyncio.to_thread(_parse, raw, rules, context=context, to_wanted=to_wanted)
+        parse = partial(_parse, raw, rules, context=context, to_wanted=to_wanted)
+        return await asyncio.get_running_loop().run_in_executor(self._reader, parse)
 
     async def _body(self, request: Request) -> bytes:
         """Raises: DeadlineExceeded for an upload that takes longer than a request may."""

@@ -149,6 +149,32 @@ async def test_large_body_is_read_beside_the_event_loop(
     assert "user" in refused.headers["x-radixgate-ignored"]
 
 
+async def test_large_bodies_are_read_one_at_a_time_even_if_their_clients_leave(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    started, may_end = threading.Semaphore(0), threading.Event()
+
+    def slow(body: bytes) -> dict[str, Any]:
+        started.release()
+        assert may_end.wait(timeout=10)
+        return decode_object(body)
+
+    monkeypatch.setattr(serving, "decode_object", slow)
+    body = chat("x", user="x" * serving.MAX_INLINE_BYTES)
+    async with in_process(make_gateway()) as client:
+        leaving = asyncio.create_task(client.post(CHAT, json=body))
+        assert await asyncio.to_thread(started.acquire, timeout=10)
+        leaving.cancel()
+        await asyncio.wait([leaving])
+        staying = asyncio.create_task(client.post(CHAT, json=body))
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert not started.acquire(blocking=False)
+        may_end.set()
+        assert (await staying).status_code == 200
+    assert started.acquire(blocking=False)
+
+
 async def test_upload_that_never_ends_is_cut_off_at_the_deadline() -> None:
     async def drip() -> AsyncIterator[bytes]:
         yield b'{"model":'
