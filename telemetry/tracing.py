@@ -3,12 +3,13 @@
 Without a collector it still makes ids and carries W3C context, and imports no SDK.
 """
 
+import logging
 import os
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from opentelemetry.trace import SpanKind
+from opentelemetry.trace import SpanContext, SpanKind
 
 from telemetry import names
 from telemetry.phases import PhaseLike
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from telemetry.export import BoundedExport
 
 __all__ = ["PhaseLike", "RequestTrace", "Tracing"]
+
+_logger = logging.getLogger(__name__)
 
 # Long enough for one export to a healthy collector, short enough for a shutdown.
 DRAIN_S = 3.0
@@ -78,21 +81,37 @@ class Tracing:
     def start_request(
         self, *, method: str, route: str, headers: Mapping[str, str], tenant_hash: str | None
     ) -> RequestTrace:
-        """Opens the SERVER span; `route` is the template, `tenant_hash` no key and no name."""
-        start_ns = self._clock()
+        """Opens the SERVER span; `route` is the template, `tenant_hash` no key and no name.
+
+        A fault in telemetry gives a trace that is not recorded; strict tracing raises it.
+        """
         attributes = {names.HTTP_METHOD: method, names.HTTP_ROUTE: route}
         if tenant_hash is not None:
             attributes[names.ATTR_TENANT] = tenant_hash
-        span = self._spans.start(
-            f"{method} {route}",
-            parent=read_context(headers) if self._accepts_context else None,
-            kind=SpanKind.SERVER,
-            attributes=attributes,
-            start_ns=start_ns,
+        try:
+            parent = read_context(headers) if self._accepts_context else None
+            return self._start(
+                self._spans, f"{method} {route}", parent=parent, attributes=attributes
+            )
+        except Exception:
+            if self._strict:
+                raise
+            _logger.exception("a request is not traced: its span could not be started")
+            return self._start(UnrecordedSpans(), f"{method} {route}", parent=None, attributes={})
+
+    def _start(
+        self,
+        spans: SpanSource,
+        name: str,
+        *,
+        parent: SpanContext | None,
+        attributes: Mapping[str, str],
+    ) -> RequestTrace:
+        start_ns = self._clock()
+        span = spans.start(
+            name, parent=parent, kind=SpanKind.SERVER, attributes=attributes, start_ns=start_ns
         )
-        return RequestTrace(
-            self._spans, span, start_ns=start_ns, clock=self._clock, strict=self._strict
-        )
+        return RequestTrace(spans, span, start_ns=start_ns, clock=self._clock, strict=self._strict)
 
     def shutdown(self) -> None:
         """Exports what is left within a few seconds, whatever the collector does."""

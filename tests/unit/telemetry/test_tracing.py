@@ -1,9 +1,11 @@
 """Context in and out, and what from_environment makes of the environment."""
 
+import re
 import subprocess
 import sys
 
 import pytest
+from opentelemetry.trace import Span
 
 from telemetry.errors import SetupError
 from telemetry.request_trace import RequestTrace
@@ -106,6 +108,30 @@ def test_a_variable_the_exporter_refuses_stops_the_start(monkeypatch: pytest.Mon
         Tracing.from_environment(service_version="1")
     assert "zip" in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+class BrokenSpans:
+    """An SDK with a fault."""
+
+    def start(self, *_args: object, **_options: object) -> Span:
+        raise RuntimeError("the SDK's fault")
+
+
+def test_a_fault_of_the_sdk_costs_the_trace_and_not_the_request(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    trace = start(Tracing(BrokenSpans()), {"traceparent": traceparent("01")})
+    trace.describe(operation="chat", model="m", attributes={})
+    trace.finish(status=200, outcome="ok")
+    assert not trace.is_recording
+    assert re.fullmatch(r"00-[0-9a-f]{32}-[0-9a-f]{16}-00", trace.traceparent)
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+    assert "the SDK's fault" in caplog.text
+
+
+def test_a_fault_of_the_sdk_is_raised_under_test() -> None:
+    with pytest.raises(RuntimeError, match="the SDK's fault"):
+        start(Tracing(BrokenSpans(), strict=True), {})
 
 
 def test_neither_the_sdk_nor_grpc_is_imported_without_a_collector() -> None:
