@@ -192,6 +192,8 @@ def _traced_route(scope: Scope) -> str | None:
     path = route_path(scope)
     if scope["method"] == "POST" and path in GENERATION_ROUTES:
         return path
-    if scope["method"] == "GET" and path.startswith(MODELS_ROUTE):
-        return MODELS_ROUTE if path == MODELS_ROUTE else MODEL_ROUTE
-    return None
+    if scope["method"] != "GET":
+        return None
+    if path == MODELS_ROUTE:
+        return path
+    return MODEL_ROUTE if path.startswith(MODELS_ROUTE + "/") else None

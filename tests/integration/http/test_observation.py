@@ -107,10 +107,26 @@ async def test_oversized_body_is_rejected() -> None:
 
 async def test_probes_metrics_and_unknown_paths_are_not_traced() -> None:
     gateway = make_gateway()
+    unknown = ("/nope", "/v1/modelsXYZ", "/v1/models-old/tiny", CHAT)
     async with in_process(gateway) as client:
-        for path in ("/health", "/ready", "/metrics", "/version", "/nope", CHAT):
+        for path in ("/health", "/ready", "/metrics", "/version", *unknown):
             await client.get(path)
     assert server_spans(gateway) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "route"),
+    [
+        ("/v1/models", "/v1/models"),
+        ("/v1/models/tiny", "/v1/models/{id}"),
+        ("/v1/models/org/tiny", "/v1/models/{id}"),
+    ],
+)
+async def test_route_of_the_models_is_their_template(path: str, route: str) -> None:
+    gateway = make_gateway()
+    async with in_process(gateway) as client:
+        await client.get(path)
+    assert [span[names.HTTP_ROUTE] for span in server_spans(gateway)] == [route]
 
 
 async def test_metrics_count_requests_tokens_and_times() -> None:
