@@ -138,13 +138,14 @@ GenerationEvent = Admitted | TextDelta | ChoiceFinished | Completed
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What this generator can do; a request for anything else is refused with a 400."""
+    """What this generator can do; a request for anything else is refused with a 400.
+    `max_model_len` is None until it is known."""
 
     token_prompts: bool
     constraints: frozenset[ConstraintKind]
     logprobs: bool
     cached_tokens: bool
-    max_model_len: int = 0
+    max_model_len: int | None = None
 
 
 class Generator(Protocol):

@@ -45,14 +45,14 @@ class TokenGenerator:
 
     @property
     def capabilities(self) -> Capabilities:
-        """`max_model_len` is 0 until the engine has said what it serves."""
+        """`max_model_len` is known once the engine has said what it serves."""
         info = self._engine.info
         return Capabilities(
             token_prompts=True,
             constraints=frozenset({"json_schema", "json_object", "regex", "choice"}),
             logprobs=True,
             cached_tokens=True,
-            max_model_len=0 if info is None else info.max_model_len,
+            max_model_len=None if info is None else info.max_model_len,
         )
 
     async def prepare(self, request: GenerationRequest) -> PreparedGeneration:

@@ -9,11 +9,12 @@ from gateway.registry import ModelRegistry
 
 
 class ModelCard(msgspec.Struct, frozen=True):
-    """One served model; `max_model_len` is an addition that clients of other servers read."""
+    """One served model; `max_model_len` is an addition that clients of other servers read, left
+    out until it is known."""
 
     id: str
     created: int
-    max_model_len: int
+    max_model_len: int | msgspec.UnsetType
     object: str = "model"
     owned_by: str = "radixgate"
 
@@ -40,8 +41,7 @@ def models_router(models: ModelRegistry) -> APIRouter:
 
 
 def _card(models: ModelRegistry, name: str) -> ModelCard:
+    limit = models.find(name).capabilities.max_model_len
     return ModelCard(
-        id=name,
-        created=models.created,
-        max_model_len=models.find(name).capabilities.max_model_len,
+        id=name, created=models.created, max_model_len=msgspec.UNSET if limit is None else limit
     )

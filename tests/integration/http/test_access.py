@@ -138,3 +138,14 @@ async def test_model_ids_with_slashes_are_found_raw_and_encoded() -> None:
         encoded = await client.get("/v1/models/org%2Fmodel")
     assert raw.json()["id"] == encoded.json()["id"] == "org/model"
     assert raw.json()["max_model_len"] == 128
+
+
+async def test_model_says_how_long_its_context_is_once_the_engine_has_said_it() -> None:
+    gateway = make_gateway()
+    info, gateway.engine.info = gateway.engine.info, None
+    async with in_process(gateway) as client:
+        (early,) = (await client.get("/v1/models")).json()["data"]
+        gateway.engine.info = info
+        (late,) = (await client.get("/v1/models")).json()["data"]
+    assert "max_model_len" not in early
+    assert late == {**early, "max_model_len": 128}

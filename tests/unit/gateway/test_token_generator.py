@@ -332,4 +332,4 @@ async def test_what_the_model_can_do_is_known_once_the_engine_is_there() -> None
     engine = FakeTokenEngine()
     assert generator(engine).capabilities.max_model_len == 128
     engine.info = None
-    assert generator(engine).capabilities.max_model_len == 0
+    assert generator(engine).capabilities.max_model_len is None
