@@ -34,10 +34,9 @@ from runtime.messages import (
 
 logger = logging.getLogger(__name__)
 
-# How long the loop sleeps at most without work: the second figure bounds how late a queue
-# deadline is noticed, the first how late a dead parent is.
+# How long the loop sleeps at most without work: bounds how late a dead parent is noticed.
 IDLE_POLL_MS = 500
-WAITING_POLL_MS = 20
+_NS_PER_MS = 1_000_000
 
 # Capacity of a pipe on Linux: one read takes all that can be in it.
 PIPE_BYTES = 65536
@@ -62,6 +61,8 @@ class SteppedEngine(Protocol):
     def step(self) -> dict[bytes, list[TokenEvent]]: ...
 
     def has_work(self) -> bool: ...
+
+    def next_deadline_ns(self) -> int | None: ...
 
     def stats(self) -> EngineStats: ...
 
@@ -108,7 +109,9 @@ class RuntimeLoop:
         gateway_timeout_s: float,
         doorbell: Doorbell,
         clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], int] = time.time_ns,
     ) -> None:
+        """`wall_clock` is the one that the requests' deadlines are of."""
         self._socket = socket
         self._engine = engine
         self._info = info
@@ -116,6 +119,7 @@ class RuntimeLoop:
         self._garbage = wire.GarbageCounter(logger)
         self._doorbell = doorbell
         self._clock = clock
+        self._wall_clock = wall_clock
         self._last_tick = clock()
         self._num_steps = 0
         self._poller = zmq.Poller()
@@ -125,7 +129,9 @@ class RuntimeLoop:
     def run(self, should_stop: Callable[[], bool]) -> None:
         """Serves until `should_stop()`, which is asked at least every IDLE_POLL_MS."""
         while not should_stop():
-            self._wait_for_work()
+            if not self._engine.has_work():
+                self._poller.poll(self.sleep_ms())
+                self._doorbell.silence()
             self.turn()
 
     def turn(self) -> None:
@@ -134,13 +140,14 @@ class RuntimeLoop:
         self._publish(self._engine.step())
         self._free_silent_gateways()
 
-    def _wait_for_work(self) -> None:
-        if self._engine.has_work():
-            return
-        stats = self._engine.stats()
-        is_waiting = stats.num_waiting + stats.num_running > 0
-        self._poller.poll(WAITING_POLL_MS if is_waiting else IDLE_POLL_MS)
-        self._doorbell.silence()
+    def sleep_ms(self) -> int:
+        """How long there is nothing to do if nobody rings or writes: a request whose matcher is
+        being built may have a deadline."""
+        deadline_ns = self._engine.next_deadline_ns()
+        if deadline_ns is None:
+            return IDLE_POLL_MS
+        left_ms = -((self._wall_clock() - deadline_ns) // _NS_PER_MS)
+        return max(0, min(left_ms, IDLE_POLL_MS))
 
     def _drain_inbox(self) -> None:
         for _ in range(MAX_INBOX_PER_STEP):

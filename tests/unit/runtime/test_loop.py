@@ -9,7 +9,7 @@ import pytest
 import zmq
 
 from runtime import wire
-from runtime.loop import FREED, NOT_GREETED, Doorbell, RuntimeLoop
+from runtime.loop import FREED, IDLE_POLL_MS, NOT_GREETED, Doorbell, RuntimeLoop
 from runtime.messages import (
     PROTOCOL_VERSION,
     Abort,
@@ -28,6 +28,7 @@ from runtime.messages import (
 from tests.unit.runtime.fake_runtime import engine_info, submit_message
 
 WAIT_MS = 5000
+NOW_NS = 10**18
 
 
 class RecordingEngine:
@@ -39,6 +40,7 @@ class RecordingEngine:
         self.freed: list[bytes] = []
         self.outputs: dict[bytes, list[TokenEvent]] = {}
         self.has_more = False
+        self.deadline_ns: int | None = None
         self.num_steps = 0
 
     def submit(self, gateway: bytes, request: Submit) -> None:
@@ -59,6 +61,9 @@ class RecordingEngine:
 
     def has_work(self) -> bool:
         return self.has_more
+
+    def next_deadline_ns(self) -> int | None:
+        return self.deadline_ns
 
     def stats(self) -> EngineStats:
         return EngineStats(steps=self.num_steps)
@@ -84,6 +89,7 @@ class Bench:
             gateway_timeout_s=2.0,
             doorbell=self.doorbell,
             clock=lambda: self.now,
+            wall_clock=lambda: NOW_NS,
         )
 
     def connect(self, identity: bytes) -> zmq.Socket[bytes]:
@@ -238,6 +244,25 @@ def test_a_flood_of_messages_does_not_keep_the_engine_from_stepping(bench: Bench
     while len(bench.engine.submitted) < 1000:
         bench.loop.turn()
     assert bench.engine.num_steps - steps_before >= 4
+
+
+@pytest.mark.parametrize(
+    ("in_ns", "sleep_ms"),
+    [
+        (None, IDLE_POLL_MS),
+        (10**12, IDLE_POLL_MS),
+        (3_000_000, 3),
+        (2_000_001, 3),  # not a moment too early, or the loop would spin until it is time
+        (1, 1),
+        (0, 0),
+        (-(10**9), 0),
+    ],
+)
+def test_the_loop_sleeps_until_the_next_deadline_and_not_for_long(
+    bench: Bench, in_ns: int | None, sleep_ms: int
+) -> None:
+    bench.engine.deadline_ns = None if in_ns is None else NOW_NS + in_ns
+    assert bench.loop.sleep_ms() == sleep_ms
 
 
 def test_the_loop_runs_until_told_and_a_ring_ends_its_sleep(bench: Bench) -> None:
