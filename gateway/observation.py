@@ -6,7 +6,6 @@ The middleware opens and closes it; the route tells it what happens in between.
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -16,7 +15,7 @@ from gateway.errors import GatewayError
 from gateway.generation import ChoiceFinished, Completed, GenerationEvent, TextDelta, Usage
 from gateway.http_path import route_path
 from gateway.request_context import request_context
-from runtime.messages import Phase
+from runtime.messages import AttributeValue, Phase
 from telemetry.metrics import Metrics
 from telemetry.request_trace import Outcome, RequestTrace
 from telemetry.timing import StreamTimer
@@ -58,7 +57,7 @@ class Observation:
         *,
         operation: str,
         model: str,
-        attributes: Mapping[str, Any],
+        attributes: Mapping[str, AttributeValue | None],
         phase_log: Sequence[Phase],
     ) -> None:
         """What was asked for, once the body is valid. `phase_log` is the request's: the generator

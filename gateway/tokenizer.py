@@ -31,7 +31,7 @@ class Tokenizer:
         self.vocab_size = assets.vocab_size
         self.bos_token_id = assets.bos_token_id
         self.eos_token_ids = assets.eos_token_ids
-        self._special_texts = self._read_special_texts()
+        self._special_ids = self._read_special_ids()
         document = json.loads(assets.tokenizer_json)
         self._bytes = self._read_token_bytes(document)
         self._max_token_bytes = self._read_max_token_bytes(document)
@@ -57,20 +57,16 @@ class Tokenizer:
 
     def is_special(self, token_id: int) -> bool:
         """Whether the token is a control token, which has no text in an answer."""
-        return token_id in self._special_texts
-
-    def special_text(self, token_id: int) -> str | None:
-        """How a control token is written; None for all others."""
-        return self._special_texts.get(token_id)
+        return token_id in self._special_ids
 
     def token_bytes(self, token_id: int) -> bytes:
         """The bytes a token stands for; those of its written form for a control token, none for
         an id that the model's output has room for and the tokenizer does not know."""
         return self._bytes[token_id] if 0 <= token_id < len(self._bytes) else b""
 
-    def _read_special_texts(self) -> dict[int, str]:
+    def _read_special_ids(self) -> frozenset[int]:
         added = self._tokenizer.get_added_tokens_decoder()
-        return {token_id: token.content for token_id, token in added.items() if token.special}
+        return frozenset(token_id for token_id, token in added.items() if token.special)
 
     def _read_max_token_bytes(self, document: dict[str, Any]) -> int | None:
         added = self._tokenizer.get_added_tokens_decoder().values()

@@ -98,11 +98,6 @@ class RemoteEngine:
     def stats(self) -> EngineStats:
         return self._stats
 
-    @property
-    def num_ignored_frames(self) -> int:
-        """How many frames made no sense; each of the first was logged."""
-        return self._garbage.count
-
     async def start(self) -> None:
         """Connects; READY comes with the first pong. A runtime need not be there yet."""
         if self._context is not None:

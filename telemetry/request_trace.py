@@ -8,22 +8,21 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Concatenate, Literal, ParamSpec
+from typing import Concatenate, Literal, ParamSpec
 
 from opentelemetry.trace import Span, SpanKind, StatusCode
 
 from telemetry import names
-from telemetry.phases import PhaseBuffer, PhaseLike
+from telemetry.phases import AttributeValue, PhaseBuffer, PhaseLike
 from telemetry.span_source import SpanSource, SpanValue
 from telemetry.w3c import format_traceparent
 
 Outcome = Literal["ok", "aborted", "error", "rejected"]
 
 PROVIDER = "radixgate"
-# A client chooses the model's name and the stop sequences: what a span keeps of them is bounded.
+# A client chooses the model's name: what a span keeps of it is bounded.
 _MAX_NAME_LEN = 128
 _MAX_TEXT_LEN = 1024
-_MAX_ITEMS = 16
 _MS = 1e6
 _NS = 1e9
 
@@ -81,7 +80,9 @@ class RequestTrace:
         return self._server_span.is_recording()
 
     @_never_fails
-    def describe(self, *, operation: str, model: str, attributes: Mapping[str, Any]) -> None:
+    def describe(
+        self, *, operation: str, model: str, attributes: Mapping[str, AttributeValue | None]
+    ) -> None:
         """Opens the inner span; call it as soon as the body is validated, before any phase.
 
         `operation` is chat or text_completion. Attributes that are None are left out.
@@ -232,13 +233,9 @@ def _set(span: Span, attributes: Mapping[str, SpanValue | None]) -> None:
     span.set_attributes({key: value for key, value in attributes.items() if value is not None})
 
 
-def _bounded(attributes: Mapping[str, Any]) -> dict[str, SpanValue]:
-    return {key: _bounded_value(value) for key, value in attributes.items() if value is not None}
-
-
-def _bounded_value(value: Any) -> SpanValue:
-    if isinstance(value, bool | int | float):
-        return value
-    if isinstance(value, list | tuple):
-        return tuple(str(item)[:_MAX_TEXT_LEN] for item in value[:_MAX_ITEMS])
-    return str(value)[:_MAX_TEXT_LEN]
+def _bounded(attributes: Mapping[str, AttributeValue | None]) -> dict[str, SpanValue]:
+    return {
+        key: value[:_MAX_TEXT_LEN] if isinstance(value, str) else value
+        for key, value in attributes.items()
+        if value is not None
+    }

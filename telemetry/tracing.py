@@ -66,10 +66,6 @@ class Tracing:
         return cls(RecordingSpans(tracer), export=export, accepts_context=accepts_context)
 
     @property
-    def is_exporting(self) -> bool:
-        return self._export is not None
-
-    @property
     def num_dropped_spans(self) -> int:
         """Sampled spans that no collector will get: queue full, export failed, or shut down."""
         return 0 if self._export is None else self._export.counts.num_dropped

@@ -37,7 +37,7 @@ def answered_request(target: Tracing) -> RequestTrace:
     trace.describe(
         operation="chat",
         model="m",
-        attributes={names.GEN_AI_REQUEST_MAX_TOKENS: 8, names.GEN_AI_REQUEST_STOP: ["a", "b"]},
+        attributes={names.GEN_AI_REQUEST_MAX_TOKENS: 8},
     )
     start = trace.start_ns
     trace.add_phases(
@@ -70,7 +70,8 @@ def test_a_request_arrives_as_one_whole_trace(
         server.span_id,
         ("first_token",),
     )
-    assert inner.attributes["gen_ai.request.stop_sequences"] == ("a", "b")
+    assert inner.attributes["gen_ai.request.max_tokens"] == 8
+    assert inner.attributes["gen_ai.response.finish_reasons"] == ("stop",)
     assert inner.attributes["gen_ai.usage.input_tokens"] == 20
     assert spans["prefill"].parent_id == spans["queue"].parent_id == inner.span_id
     assert spans["prefill"].end_ns - spans["prefill"].start_ns == 20

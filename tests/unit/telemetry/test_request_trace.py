@@ -71,7 +71,6 @@ def answered(recorder: Recorder) -> RequestTrace:
         attributes={
             names.GEN_AI_REQUEST_MAX_TOKENS: 8,
             names.GEN_AI_REQUEST_TEMPERATURE: 0.5,
-            names.GEN_AI_REQUEST_STOP: ["x"],
             names.GEN_AI_REQUEST_SEED: None,
         },
     )
@@ -127,7 +126,6 @@ def test_success_has_a_model_span_with_request_response_and_usage(
         "gen_ai.request.model": "m",
         "gen_ai.request.max_tokens": 8,
         "gen_ai.request.temperature": 0.5,
-        "gen_ai.request.stop_sequences": ("x",),
         "gen_ai.response.finish_reasons": ("stop",),
         "gen_ai.response.time_to_first_chunk": 0.002,
         "gen_ai.usage.input_tokens": 20,
@@ -243,21 +241,19 @@ def test_ten_thousand_chunks_become_few_spans_and_an_honest_count(recorder: Reco
     assert folded == 10_000 - (len(prefills) - 1)
 
 
-def test_a_clients_long_texts_are_cut_and_none_of_them_breaks_a_span(recorder: Recorder) -> None:
+def test_a_clients_long_texts_are_cut(recorder: Recorder) -> None:
     trace = recorder.start()
     trace.describe(
         operation="chat",
         model="m" * 10_000,
-        attributes={names.GEN_AI_REQUEST_STOP: ["s" * 10_000] * 500, "radixgate.odd": {"a": 1}},
+        attributes={names.GEN_AI_RESPONSE_MODEL: "m" * 10_000},
     )
     trace.finish(status=404, outcome="rejected")
     (inner,) = (span for span in recorder.tree().values() if span.name.startswith("chat"))
     assert len(inner.name) < 200
-    stop = (inner.attributes or {})["gen_ai.request.stop_sequences"]
-    assert isinstance(stop, tuple)
-    assert len(stop) <= 16
-    assert all(len(str(item)) <= 1024 for item in stop)
-    assert (inner.attributes or {})["radixgate.odd"] == "{'a': 1}"
+    attributes = inner.attributes or {}
+    for name in (names.GEN_AI_REQUEST_MODEL, names.GEN_AI_RESPONSE_MODEL):
+        assert len(str(attributes[name])) <= 1024
 
 
 class BrokenSpans:

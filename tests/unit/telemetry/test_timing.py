@@ -1,4 +1,4 @@
-"""TTFT, ITL and TPOT as the server and the load generator both define them."""
+"""TTFT and ITL as the server defines them."""
 
 from telemetry.timing import InterToken, StreamTimer
 
@@ -31,16 +31,6 @@ def test_gaps_are_within_a_choice() -> None:
     timer.observe(1, 1 * MS, choice=0)
     assert timer.observe(1, 9 * MS, choice=1) is None
     assert timer.observe(1, 11 * MS, choice=0) == InterToken(0.01, 1)
-
-
-def test_tpot_is_the_time_after_the_first_token_over_the_tokens_after_it() -> None:
-    timer = StreamTimer(start_ns=0)
-    timer.observe(1, 10 * MS)
-    assert timer.tpot_s() is None
-    timer.observe(2, 30 * MS)
-    timer.observe(2, 50 * MS)
-    assert timer.tpot_s() == 0.01
-    assert timer.tpot_s(choice=3) is None
 
 
 def test_a_clock_that_steps_back_gives_zero_and_never_less() -> None:
