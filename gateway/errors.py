@@ -16,11 +16,9 @@ GatewayError                     status, type, code, param, message, headers
 └── DeadlineExceeded      504
 """
 
-from runtime.messages import Phase
-
 
 class GatewayError(Exception):
-    """Base of all errors with a wire shape. `phases` are the runtime's records until the error."""
+    """Base of all errors with a wire shape."""
 
     status = 500
     type = "server_error"
@@ -33,14 +31,12 @@ class GatewayError(Exception):
         code: str | None = None,
         param: str | None = None,
         retry_after_s: int | None = None,
-        phases: tuple[Phase, ...] = (),
     ) -> None:
         super().__init__(message)
         self.message = message
         self.code = code if code is not None else self.default_code
         self.param = param
         self.retry_after_s = retry_after_s
-        self.phases = phases
 
     @property
     def is_refusal(self) -> bool:

@@ -40,12 +40,10 @@ class GenerationRequest:
     `stop` strings are text; everything about tokens is in `sampling` (its max_tokens is
     settled by prepare()). Deadlines are wall-clock ns, 0 = none. `constraint_param` is the
     request's field that the constraint came from, for errors. The generator appends each phase
-    to `phase_log` as it becomes known, so that a request ended from outside has its trace too;
-    errors and Completed repeat what is theirs of it.
+    to `phase_log` as it becomes known, so that a request has its trace however it ends.
     """
 
     request_id: str
-    model: str
     prompts: tuple[Prompt, ...]
     sampling: Sampling
     max_tokens: int | None
@@ -53,7 +51,6 @@ class GenerationRequest:
     stop: tuple[str, ...] = ()
     constraint: ConstraintSpec | None = None
     constraint_param: str = "response_format"
-    tenant: str = ""
     namespace: bytes = b""
     queue_deadline_ns: int = 0
     deadline_ns: int = 0
@@ -64,14 +61,12 @@ class GenerationRequest:
 
 @dataclass(frozen=True, slots=True)
 class PreparedGeneration:
-    """A request that can be run: rendered, tokenized, checked, its constraint compiled.
-    `phases` are those that already happened (tokenize, grammar.compile). `ignored` names
-    parameters that this request gave and that have no effect on it."""
+    """A request that can be run: rendered, tokenized, checked, its constraint compiled. `ignored`
+    names parameters that this request gave and that have no effect on it."""
 
     request: GenerationRequest
     prompt_token_ids: tuple[tuple[int, ...], ...]
     max_tokens: tuple[int, ...]
-    phases: tuple[Phase, ...] = ()
     ignored: tuple[str, ...] = ()
 
     @property
@@ -122,15 +117,13 @@ class Usage:
     prompt_tokens: int
     completion_tokens: int
     cached_tokens: int
-    recomputed_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """The last event: totals, and the phases the runtime reported."""
+    """The last event: totals."""
 
     usage: Usage
-    phases: tuple[Phase, ...] = ()
 
 
 GenerationEvent = Admitted | TextDelta | ChoiceFinished | Completed
@@ -163,5 +156,5 @@ class Generator(Protocol):
     def generate(self, prepared: PreparedGeneration) -> AsyncIterator[GenerationEvent]:
         """Runs it. Closing the iterator early aborts the request in the runtime.
 
-        Raises: a GatewayError; phases known by then are in its `phases`.
+        Raises: a GatewayError.
         """

@@ -12,7 +12,7 @@ import msgspec
 
 from gateway.choice_text import ChoiceText
 from gateway.engine_faults import RETRY_AFTER_S, to_gateway_error
-from gateway.errors import GatewayError, Overloaded, ServerError
+from gateway.errors import Overloaded, ServerError
 from gateway.generation import (
     Admitted,
     ChoiceFinished,
@@ -41,7 +41,6 @@ class _ChoiceRun:
     def __init__(self, text: ChoiceText, *, submitted_ns: int) -> None:
         self.text = text
         self.cached_tokens: int | None = None
-        self.recomputed_tokens = 0
         self.is_admitted = False
         self.is_finished = False
         self._phase_since_ns = submitted_ns
@@ -54,10 +53,8 @@ class _ChoiceRun:
             self._note_match(phase)
         if event.token_ids and not event.phases and not self.text.num_tokens:
             self._phase_since_ns = now_ns
-        if event.usage is not None:
-            self.recomputed_tokens = event.usage.recomputed_tokens
-            if self.cached_tokens is None:
-                self.cached_tokens = event.usage.cached_tokens
+        if event.usage is not None and self.cached_tokens is None:
+            self.cached_tokens = event.usage.cached_tokens
 
     def _note_match(self, phase: Phase) -> None:
         """The first match counts; one after a preemption finds the choice's own pages."""
@@ -128,7 +125,7 @@ class GenerationRun:
         self._engine = engine
         self._tokenizer = tokenizer
         self._clock = clock
-        self._phases: list[Phase] = []
+        self._phase_log = prepared.request.phase_log
         self._is_admitted = False
         self._prompts = self._make_prompts()
 
@@ -143,10 +140,6 @@ class GenerationRun:
                         yield news
             self._check_finished()
             yield self._completed()
-        except GatewayError as error:
-            self._abort_unfinished()
-            error.phases = tuple(self._phases)
-            raise
         finally:
             self._abort_unfinished()
             for prompt in self._prompts:
@@ -208,7 +201,7 @@ class GenerationRun:
         if choice.is_finished:
             return
         choice.note(event, now_ns=self._clock())
-        self._record(event.phases)
+        self._phase_log.extend(event.phases)
         if event.error is not None:
             choice.is_finished = bool(event.phases)  # else its open phase is still to be closed
             raise to_gateway_error(event.error)
@@ -227,14 +220,11 @@ class GenerationRun:
             choice.is_finished = True
         if reason is not None and event.finish_reason is None:
             self._engine.abort(prompt.submit.request_id, event.choice)
-            self._record([choice.open_phase(delta.choice, now_ns=self._clock(), reason=reason)])
+            phase = choice.open_phase(delta.choice, now_ns=self._clock(), reason=reason)
+            self._phase_log.append(phase)
         yield delta
         if reason is not None:
             yield ChoiceFinished(choice=delta.choice, reason=reason)
-
-    def _record(self, phases: list[Phase]) -> None:
-        self._phases.extend(phases)
-        self._prepared.request.phase_log.extend(phases)
 
     def _check_finished(self) -> None:
         if not all(prompt.is_finished for prompt in self._prompts):
@@ -246,9 +236,8 @@ class GenerationRun:
             prompt_tokens=self._prepared.num_prompt_tokens,
             completion_tokens=sum(choice.text.num_tokens for choice in choices),
             cached_tokens=sum(prompt.choices[0].cached_tokens or 0 for prompt in self._prompts),
-            recomputed_tokens=sum(choice.recomputed_tokens for choice in choices),
         )
-        return Completed(usage=usage, phases=tuple(self._phases))
+        return Completed(usage)
 
     def _abort_unfinished(self) -> None:
         """Idempotent: what is aborted here counts as finished."""
@@ -260,7 +249,7 @@ class GenerationRun:
             for index, choice in enumerate(prompt.choices, start=prompt.first_choice):
                 if not choice.is_finished:
                     choice.is_finished = True
-                    self._record([choice.open_phase(index, now_ns=now_ns, reason=None)])
+                    self._phase_log.append(choice.open_phase(index, now_ns=now_ns, reason=None))
 
 
 def prompt_seed(seed: int, prompt_index: int) -> int:

@@ -15,7 +15,6 @@ from gateway.engine_faults import RETRY_AFTER_S
 from gateway.errors import (
     ContextLengthExceeded,
     DeadlineExceeded,
-    GatewayError,
     InvalidConstraint,
     InvalidRequest,
     Overloaded,
@@ -86,22 +85,15 @@ class Preparation:
 
     async def prepare(self, request: GenerationRequest) -> PreparedGeneration:
         """As Generator.prepare()."""
-        phases: list[Phase] = []
-        try:
-            async with self._deadline(request):
-                return await self._prepare(request, phases)
-        except GatewayError as error:
-            error.phases = tuple(phases)
-            raise
-        finally:
-            request.phase_log.extend(phases)
+        async with self._deadline(request):
+            return await self._prepare(request)
 
-    async def _prepare(self, request: GenerationRequest, phases: list[Phase]) -> PreparedGeneration:
+    async def _prepare(self, request: GenerationRequest) -> PreparedGeneration:
         limit = self._max_model_len()
         _check_stops(request.stop)
         _check_token_ids(request, vocab_size=self._tokenizer.vocab_size)
         attributes: dict[str, AttributeValue] = {}
-        with self._phase(phases, names.SPAN_TOKENIZE, attributes):
+        with self._phase(request, names.SPAN_TOKENIZE, attributes):
             is_long = sum(map(_num_chars, request.prompts)) > MAX_INLINE_CHARS
             prompts = [
                 await self._token_ids(p, is_long=is_long, limit=limit) for p in request.prompts
@@ -109,12 +101,11 @@ class Preparation:
             attributes[names.ATTR_TOKENS] = sum(len(ids) for ids in prompts)
         max_tokens = tuple(_settle_max_tokens(request, len(ids), limit=limit) for ids in prompts)
         if request.constraint is not None:
-            await self._check_constraint(request, request.constraint, phases=phases)
+            await self._check_constraint(request, request.constraint)
         return PreparedGeneration(
             request=request,
             prompt_token_ids=tuple(prompts),
             max_tokens=max_tokens,
-            phases=tuple(phases),
             ignored=("stop",) if request.stop and request.constraint is not None else (),
         )
 
@@ -144,14 +135,14 @@ class Preparation:
 
     @contextmanager
     def _phase(
-        self, phases: list[Phase], name: str, attributes: Mapping[str, AttributeValue]
+        self, request: GenerationRequest, name: str, attributes: Mapping[str, AttributeValue]
     ) -> Iterator[None]:
         """Records what happens inside, also when it fails or is cancelled."""
         start_ns = self._clock()
         try:
             yield
         finally:
-            phases.append(
+            request.phase_log.append(
                 Phase(
                     name=name,
                     start_ns=start_ns,
@@ -209,16 +200,14 @@ class Preparation:
             return self._tokenizer.eos_token_ids[0]
         raise InvalidRequest("This model cannot continue an empty prompt.", param="prompt")
 
-    async def _check_constraint(
-        self, request: GenerationRequest, spec: ConstraintSpec, *, phases: list[Phase]
-    ) -> None:
+    async def _check_constraint(self, request: GenerationRequest, spec: ConstraintSpec) -> None:
         param = request.constraint_param
         check_unicode(spec.value, param=param)
         attributes: dict[str, AttributeValue] = {
             names.ATTR_GRAMMAR_ENGINE: spec.engine,
             names.ATTR_GRAMMAR_WHERE: "gateway",
         }
-        with self._phase(phases, names.SPAN_GRAMMAR_COMPILE, attributes):
+        with self._phase(request, names.SPAN_GRAMMAR_COMPILE, attributes):
             try:
                 report = await self._probe.check(spec)
             except UnsupportedConstraint as error:

@@ -189,7 +189,6 @@ class Serving:
         trace = context.observation.trace
         return GenerationRequest(
             request_id=answer_id,
-            model=fields.model,
             prompts=wanted.prompts,
             sampling=to_sampling(fields, num_logprobs=wanted.logprobs, seed=new_seed()),
             max_tokens=wanted.max_tokens,
@@ -197,7 +196,6 @@ class Serving:
             stop=stop_strings(fields),
             constraint=self._constraint(wanted),
             constraint_param=wanted.constraint_param,
-            tenant=context.tenant,
             namespace=tenant_salt(self._secret, context.tenant, cache_salt(fields)),
             queue_deadline_ns=_deadline(now, self._settings.queue_timeout_s),
             deadline_ns=_deadline(now, self._settings.request_timeout_s),

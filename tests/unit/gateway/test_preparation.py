@@ -65,7 +65,6 @@ def chat(content: Any = "hi", **changes: Any) -> GenerationRequest:
 def request(*prompts: ChatPrompt | TextPrompt, **changes: Any) -> GenerationRequest:
     fields: dict[str, Any] = {
         "request_id": "r",
-        "model": "m",
         "prompts": prompts,
         "sampling": Sampling(max_tokens=0),
         "max_tokens": None,
@@ -92,13 +91,11 @@ async def test_a_chat_is_rendered_and_tokenized(kit: Kit) -> None:
 
 
 async def test_the_tokenize_phase_counts_the_tokens_of_all_prompts(kit: Kit) -> None:
-    prepared = await kit.preparation.prepare(
-        request(TextPrompt(text="abc"), TextPrompt(token_ids=(1, 2)))
-    )
-    (phase,) = prepared.phases
+    wanted = request(TextPrompt(text="abc"), TextPrompt(token_ids=(1, 2)))
+    prepared = await kit.preparation.prepare(wanted)
+    (phase,) = wanted.phase_log
     assert (phase.name, phase.attributes) == (names.SPAN_TOKENIZE, {names.ATTR_TOKENS: 5})
     assert prepared.prompt_token_ids == (tuple(b"abc"), (1, 2))
-    assert prepared.request.phase_log == [phase]
 
 
 async def test_chat_with_a_model_without_a_template_says_so() -> None:
@@ -140,9 +137,10 @@ async def test_too_long_a_request_is_refused_with_the_counts(
 
 
 async def test_too_long_a_chat_names_the_messages(kit: Kit) -> None:
-    error = await error_of(kit, chat("a" * LIMIT))
+    refused = chat("a" * LIMIT)
+    error = await error_of(kit, refused)
     assert (error.code, error.param) == ("context_length_exceeded", "messages")
-    assert [phase.name for phase in error.phases] == [names.SPAN_TOKENIZE]
+    assert [phase.name for phase in refused.phase_log] == [names.SPAN_TOKENIZE]
 
 
 async def test_min_tokens_beyond_what_fits_is_refused(kit: Kit) -> None:
@@ -218,7 +216,7 @@ async def test_text_that_cannot_be_used_is_refused_by_name(
 async def test_a_constraint_is_compiled_once_and_its_phase_says_by_whom(kit: Kit) -> None:
     first = await kit.preparation.prepare(chat(constraint=SCHEMA))
     second = await kit.preparation.prepare(chat(constraint=SCHEMA))
-    phases = [prepared.phases[-1] for prepared in (first, second)]
+    phases = [prepared.request.phase_log[-1] for prepared in (first, second)]
     assert [phase.name for phase in phases] == [names.SPAN_GRAMMAR_COMPILE] * 2
     assert [phase.attributes[names.ATTR_COMPILE_CACHED] for phase in phases] == [False, True]
     assert phases[0].attributes[names.ATTR_GRAMMAR_ENGINE] == "llguidance"
@@ -244,12 +242,13 @@ async def test_a_refused_constraint_says_where_and_why(
     kit: Kit, spec: ConstraintSpec, code: str
 ) -> None:
     kit.probe.error = UnsupportedConstraint("'contains' is not enforced", pointer="/a/contains")
-    error = await error_of(kit, chat(constraint=spec, constraint_param="structured_outputs"))
+    refused = chat(constraint=spec, constraint_param="structured_outputs")
+    error = await error_of(kit, refused)
     assert isinstance(error, InvalidConstraint)
     assert (error.code, error.param) == (code, "structured_outputs")
     assert "'/a/contains'" in error.message
     assert "'contains' is not enforced" in error.message
-    assert error.phases[-1].name == names.SPAN_GRAMMAR_COMPILE
+    assert refused.phase_log[-1].name == names.SPAN_GRAMMAR_COMPILE
 
 
 async def test_a_constraint_that_is_too_expensive_is_a_400(kit: Kit) -> None:
@@ -268,9 +267,9 @@ async def test_a_probe_that_cannot_work_is_a_503_and_not_the_constraints_fault(k
 
 async def test_a_deadline_that_passes_while_compiling_ends_the_request(kit: Kit) -> None:
     kit.probe.is_held = True
-    error = await error_of(kit, chat(constraint=SCHEMA, deadline_ns=NOW_NS + 10**6))
-    assert isinstance(error, DeadlineExceeded)
-    assert error.phases[-1].name == names.SPAN_GRAMMAR_COMPILE
+    late = chat(constraint=SCHEMA, deadline_ns=NOW_NS + 10**6)
+    assert isinstance(await error_of(kit, late), DeadlineExceeded)
+    assert late.phase_log[-1].name == names.SPAN_GRAMMAR_COMPILE
     assert kit.probe.num_waiting == 0
 
 
