@@ -85,6 +85,14 @@ class LogprobEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class Submitted:
+    """The request was given to an engine: which one, and which run of it."""
+
+    engine_id: str
+    incarnation: str
+
+
+@dataclass(frozen=True, slots=True)
 class Admitted:
     """The request left the queue: a stream may send its headers."""
 
@@ -126,7 +134,7 @@ class Completed:
     usage: Usage
 
 
-GenerationEvent = Admitted | TextDelta | ChoiceFinished | Completed
+GenerationEvent = Submitted | Admitted | TextDelta | ChoiceFinished | Completed
 
 
 @dataclass(frozen=True, slots=True)

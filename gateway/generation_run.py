@@ -20,6 +20,7 @@ from gateway.generation import (
     FinishReason,
     GenerationEvent,
     PreparedGeneration,
+    Submitted,
     TextDelta,
     Usage,
 )
@@ -132,7 +133,7 @@ class GenerationRun:
     async def events(self) -> AsyncGenerator[GenerationEvent, None]:
         """As Generator.generate()."""
         try:
-            self._submit()
+            yield self._submit()
             streams = [prompt.events for prompt in self._prompts]
             async with aclosing(merge_streams(streams)) as merged:
                 async for index, event in merged:
@@ -189,12 +190,15 @@ class GenerationRun:
             trace=trace,
         )
 
-    def _submit(self) -> None:
+    def _submit(self) -> Submitted:
         for prompt in self._prompts:
             try:
                 prompt.stream = self._engine.submit(prompt.submit)
             except EngineUnavailable as error:
                 raise Overloaded(str(error), retry_after_s=RETRY_AFTER_S) from error
+        info = self._engine.info
+        assert info is not None, "an engine that takes requests has said what it is"
+        return Submitted(info.engine_id, info.incarnation)
 
     def _take(self, prompt: _PromptRun, event: TokenEvent) -> Iterator[GenerationEvent]:
         choice = prompt.choices[event.choice]

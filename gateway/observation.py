@@ -12,7 +12,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.disconnect import ClientDisconnected
 from gateway.errors import GatewayError
-from gateway.generation import ChoiceFinished, Completed, GenerationEvent, TextDelta, Usage
+from gateway.generation import (
+    ChoiceFinished,
+    Completed,
+    GenerationEvent,
+    Submitted,
+    TextDelta,
+    Usage,
+)
 from gateway.http_path import route_path
 from gateway.request_context import request_context
 from runtime.messages import AttributeValue, Phase
@@ -68,6 +75,8 @@ class Observation:
     def event(self, event: GenerationEvent) -> None:
         """Times and totals of what the generator yields."""
         match event:
+            case Submitted():
+                self.trace.submitted(event.engine_id, event.incarnation)
             case TextDelta():
                 self._tokens(event.choice, event.num_tokens)
             case ChoiceFinished():

@@ -104,6 +104,14 @@ class RequestTrace:
             )
 
     @_never_fails
+    def submitted(self, engine_id: str, incarnation: str) -> None:
+        """Which engine, and which run of it, has the request."""
+        with self._lock:
+            if self._inner_span is not None and not self._is_finished:
+                self._inner_span.set_attribute(names.ATTR_ENGINE_ID, engine_id)
+                self._inner_span.set_attribute(names.ATTR_INCARNATION, incarnation)
+
+    @_never_fails
     def add_phases(self, phases: Iterable[PhaseLike]) -> None:
         """Phases become spans when the request finishes."""
         with self._lock:

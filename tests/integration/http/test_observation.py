@@ -75,7 +75,10 @@ async def test_broken_answer_is_an_error_with_its_phases(stream: bool) -> None:
     async with in_process(gateway) as client:
         await client.post(CHAT, json=chat(stream=stream))
     assert outcome(gateway) == ("error", 200 if stream else 500, "internal_error")
-    assert "queue" in {span.name for span in gateway.spans.get_finished_spans()}
+    spans = {span.name: span for span in gateway.spans.get_finished_spans()}
+    assert "queue" in spans
+    model = spans["chat tiny"].attributes or {}
+    assert (model[names.ATTR_ENGINE_ID], model[names.ATTR_INCARNATION]) == ("fake", "1")
 
 
 @pytest.mark.parametrize(

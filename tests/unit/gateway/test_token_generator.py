@@ -15,6 +15,7 @@ from gateway.generation import (
     Completed,
     GenerationEvent,
     GenerationRequest,
+    Submitted,
     TextDelta,
     TextPrompt,
 )
@@ -25,7 +26,7 @@ from runtime.messages import EngineFault, ErrorCode, Sampling, Submit, TokenEven
 from telemetry import names
 from tests.byte_tokenizer import byte_assets
 from tests.fake_constraint_probe import FakeConstraintProbe
-from tests.fake_token_engine import FakeTokenEngine, Script
+from tests.fake_token_engine import INFO, FakeTokenEngine, Script
 
 HELLO = TextPrompt(text="hello")
 
@@ -89,6 +90,7 @@ def completed(events: Sequence[GenerationEvent]) -> Completed:
 async def test_events_come_in_order() -> None:
     events = await run(FakeTokenEngine(script(b"ab")), request())
     assert [type(event) for event in events] == [
+        Submitted,
         Admitted,
         TextDelta,
         TextDelta,
@@ -96,6 +98,7 @@ async def test_events_come_in_order() -> None:
         ChoiceFinished,
         Completed,
     ]
+    assert events[0] == Submitted(INFO.engine_id, INFO.incarnation)
     assert text_of(events) == "ab"
     assert reasons(events) == {0: "stop"}
 
@@ -290,7 +293,7 @@ async def test_an_engine_that_ends_without_an_answer_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("num_prompts", [1, 2])
-@pytest.mark.parametrize("num_events", [1, 3])
+@pytest.mark.parametrize("num_events", [1, 2, 4])
 async def test_closing_early_aborts_every_prompt(num_prompts: int, num_events: int) -> None:
     engine = FakeTokenEngine()
     stream = await start(engine, request(*[HELLO] * num_prompts))

@@ -74,6 +74,7 @@ def answered(recorder: Recorder) -> RequestTrace:
             names.GEN_AI_REQUEST_SEED: None,
         },
     )
+    trace.submitted("engine-1", "run-7")
     at = trace.start_ns
     trace.add_phases([Phase("tokenize", at, at + 1, {names.ATTR_TOKENS: 20})])
     trace.add_phases(
@@ -126,6 +127,8 @@ def test_success_has_a_model_span_with_request_response_and_usage(
         "gen_ai.request.model": "m",
         "gen_ai.request.max_tokens": 8,
         "gen_ai.request.temperature": 0.5,
+        "radixgate.engine.id": "engine-1",
+        "radixgate.engine.incarnation": "run-7",
         "gen_ai.response.finish_reasons": ("stop",),
         "gen_ai.response.time_to_first_chunk": 0.002,
         "gen_ai.usage.input_tokens": 20,
