@@ -11,7 +11,7 @@ from gateway.stop_strings import StopScanner
 from gateway.tokenizer import Tokenizer
 from runtime.messages import Sampling, TokenEvent, TokenLogprob
 
-# JSON has no infinity; OpenAI's own stand-in for it.
+# JSON has no infinity; this is what OpenAI sends for a token that could not be sampled.
 MIN_LOGPROB = -9999.0
 
 

@@ -76,7 +76,8 @@ class PreparedGeneration:
 
 @dataclass(frozen=True, slots=True)
 class LogprobEntry:
-    """One generated token. `raw` are its bytes; `top` the k best, best first."""
+    """One generated token. `raw` are its bytes; `top` the k best, best first. Log-probabilities are
+    finite, as JSON has no infinity."""
 
     token: str
     raw: bytes

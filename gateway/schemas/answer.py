@@ -1,13 +1,9 @@
 """What every kind of answer has: its identity, and a finished choice before it takes wire shape."""
 
-import math
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from gateway.generation import ChoiceFinished, LogprobEntry, TextDelta, Usage
-
-# JSON has no infinity; this is what OpenAI sends for a token that could not be sampled.
-MIN_LOGPROB = -9999.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +58,3 @@ class Presenter(Protocol):
 
     def body(self, choices: list[ChoiceResult], usage: Usage) -> object:
         """The whole answer of a request that did not stream."""
-
-
-def wire_logprob(value: float) -> float:
-    return value if math.isfinite(value) else MIN_LOGPROB

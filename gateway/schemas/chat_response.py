@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from gateway.generation import ChoiceFinished, LogprobEntry, TextDelta, Usage
-from gateway.schemas.answer import AnswerHead, ChoiceResult, wire_logprob
+from gateway.schemas.answer import AnswerHead, ChoiceResult
 from gateway.schemas.usage import UsageBody
 from gateway.sse import DONE
 
@@ -142,11 +142,10 @@ def chat_logprobs(entries: "list[LogprobEntry] | tuple[LogprobEntry, ...]") -> C
         content=[
             TokenLogprobs(
                 token=entry.token,
-                logprob=wire_logprob(entry.logprob),
+                logprob=entry.logprob,
                 bytes=list(entry.raw),
                 top_logprobs=[
-                    TopLogprob(top.token, wire_logprob(top.logprob), list(top.raw))
-                    for top in entry.top
+                    TopLogprob(top.token, top.logprob, list(top.raw)) for top in entry.top
                 ],
             )
             for entry in entries

@@ -5,7 +5,7 @@ import codecs
 import msgspec
 
 from gateway.generation import ChoiceFinished, LogprobEntry, TextDelta, Usage
-from gateway.schemas.answer import AnswerHead, ChoiceResult, wire_logprob
+from gateway.schemas.answer import AnswerHead, ChoiceResult
 from gateway.schemas.usage import UsageBody
 from gateway.sse import DONE
 
@@ -128,10 +128,9 @@ def completion_logprobs(
     """The sampled token is in each `top_logprobs`, whether it is among the best or not."""
     return CompletionLogprobs(
         tokens=[_token_text(entry) for entry in entries],
-        token_logprobs=[wire_logprob(entry.logprob) for entry in entries],
+        token_logprobs=[entry.logprob for entry in entries],
         top_logprobs=[
-            {_token_text(top): wire_logprob(top.logprob) for top in (*entry.top, entry)}
-            for entry in entries
+            {_token_text(top): top.logprob for top in (*entry.top, entry)} for entry in entries
         ],
         text_offset=[offsets.advance(entry.raw) for entry in entries],
     )

@@ -1,14 +1,13 @@
 """The wire shape of answers: whole, and in chunks."""
 
 import json
-import math
 from typing import Any
 
 import msgspec
 import pytest
 
 from gateway.generation import ChoiceFinished, LogprobEntry, TextDelta, Usage
-from gateway.schemas.answer import MIN_LOGPROB, AnswerHead, ChoiceResult, Presenter
+from gateway.schemas.answer import AnswerHead, ChoiceResult, Presenter
 from gateway.schemas.chat_response import ChatPresenter
 from gateway.schemas.completion_response import CompletionPresenter, OffsetCounter
 from tests.sse_machine import check_chat_stream, check_completion_stream
@@ -106,14 +105,6 @@ def test_metadata_and_tier_are_echoed() -> None:
     assert answer["metadata"] == {"a": "b"}
     assert answer["service_tier"] == "default"
     assert b'"service_tier":"default"' in presenter.opening()
-
-
-@pytest.mark.parametrize("value", [-math.inf, math.nan])
-def test_logprobs_are_numbers_that_json_has(value: float) -> None:
-    presenter = ChatPresenter(head(has_logprobs=True))
-    choice = ChoiceResult(texts=["a"], logprobs=[entry(b"a", value, (entry(b"b", value),))])
-    (shown,) = body(presenter, choice)["choices"][0]["logprobs"]["content"]
-    assert shown["logprob"] == shown["top_logprobs"][0]["logprob"] == MIN_LOGPROB
 
 
 def test_legacy_logprobs_have_the_sampled_token_among_the_best() -> None:
