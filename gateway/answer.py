@@ -5,7 +5,6 @@ first byte: a stream's headers wait for the engine's admission or for the first 
 """
 
 import asyncio
-import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
@@ -16,7 +15,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from gateway.disconnect import ClientDisconnected
-from gateway.errors import DeadlineExceeded, GatewayError, ServerError
+from gateway.errors import DeadlineExceeded, ServerError
 from gateway.generation import (
     Admitted,
     ChoiceFinished,
@@ -28,7 +27,7 @@ from gateway.generation import (
     Usage,
 )
 from gateway.limiter import Admission, Limiter
-from gateway.middleware import IGNORED_HEADER, JSONBody
+from gateway.middleware import IGNORED_HEADER, JSONBody, to_logged_error
 from gateway.parameters import ignored_header
 from gateway.request_context import RequestContext, request_context
 from gateway.schemas.answer import ChoiceResult, Presenter
@@ -39,8 +38,6 @@ from gateway.sse import PING, EventStream, error_frame
 DEADLINE_GRACE_S = 1.0
 # A client that does not read cannot keep a stream open longer than this once all is said.
 LAST_FRAME_S = 5.0
-
-_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,16 +167,11 @@ class Answer(Response):
 
     async def _fail(self, stream: EventStream, context: RequestContext, error: Exception) -> None:
         """The status is out: the error becomes the stream's last event, and no [DONE] follows."""
-        if not isinstance(error, GatewayError):
-            _logger.error("request %s failed in its stream", context.request_id, exc_info=error)
-            error = ServerError(
-                "The server had an error while it answered; its log names it under request id "
-                f"{context.request_id}."
-            )
+        told = to_logged_error(error, context)
         if context.observation is not None:
-            context.observation.fail(error)
+            context.observation.fail(told)
         async with _last_frame():
-            await stream.write(error_frame(error))
+            await stream.write(error_frame(told))
 
     @asynccontextmanager
     async def _deadline(self) -> AsyncIterator[None]:

@@ -99,15 +99,20 @@ class ErrorMiddleware:
         except Exception as error:
             if is_started:  # the status is out; the server closes the connection
                 raise
-            await error_response(_wire_error(error, scope))(scope, receive, send)
+            told = to_logged_error(error, request_context(scope))
+            await error_response(told)(scope, receive, send)
 
 
-def _wire_error(error: Exception, scope: Scope) -> GatewayError:
-    if isinstance(error, GatewayError):
-        return error
-    request_id = request_context(scope).request_id
-    _logger.error("request %s failed", request_id, exc_info=error)
-    return ServerError(f"The server had an error; its log names it under request id {request_id}.")
+def to_logged_error(error: Exception, context: RequestContext) -> GatewayError:
+    """What the client is told of an error; the log has it unless the request was turned away."""
+    if not isinstance(error, GatewayError):
+        _logger.error("a request failed", exc_info=error, extra=context.log_fields)
+        return ServerError(
+            f"The server had an error; its log names it under request id {context.request_id}."
+        )
+    if not error.is_refusal:
+        _logger.warning("a request failed: %s", error.message, extra=context.log_fields)
+    return error
 
 
 class Cors(CORSMiddleware):

@@ -21,6 +21,14 @@ class RequestContext:
     tenant: str = ""
     observation: "Observation | None" = None
 
+    @property
+    def log_fields(self) -> dict[str, str]:
+        """`extra` of a log call, so that its line is found from the answer and from the trace."""
+        fields = {"request_id": self.request_id}
+        if self.observation is not None:
+            fields["trace_id"] = self.observation.trace.trace_id
+        return fields
+
     def attach(self, scope: Scope) -> None:
         scope[_KEY] = self
 

@@ -122,7 +122,11 @@ class Engine:
         """
         key = (gateway, request.request_id)
         if key in self._requests:
-            _log.warning("request %r was submitted twice; the first goes on", key[1][:200])
+            _log.warning(
+                "request %r was submitted twice; the first goes on",
+                key[1][:200],
+                extra={"trace_id": request.trace and request.trace.trace_id},
+            )
             return
         fault = find_fault(request, self._info, max_model_len=self._max_model_len)
         if fault is not None:

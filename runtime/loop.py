@@ -198,7 +198,11 @@ class RuntimeLoop:
             self._engine.submit(identity, request)
         except Exception:
             # A request that the engine cannot even take must not end the others.
-            logger.exception("request %r could not be taken", request.request_id[:200])
+            logger.exception(
+                "request %r could not be taken",
+                request.request_id[:200],
+                extra={"trace_id": request.trace and request.trace.trace_id},
+            )
             self._engine.abort(identity, Abort(request.request_id))
             self._send_events(identity, _rejection(request))
 

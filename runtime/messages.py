@@ -61,6 +61,11 @@ class TraceContext(msgspec.Struct, frozen=True):
     traceparent: str
     tracestate: str = ""
 
+    @property
+    def trace_id(self) -> str:
+        """As log lines name the trace."""
+        return self.traceparent[3:35]
+
 
 class Submit(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     """Everything the runtime needs for one request.

@@ -1,6 +1,6 @@
 """Structured logging on stderr: `key=value` text or one JSON object a line.
 
-Fields come from `extra={...}` of a log call, a trace's id among them.
+Fields come from `extra={...}` of a log call; `trace_id` is one of a request that failed.
 """
 
 import json

@@ -24,6 +24,7 @@ from runtime.messages import (
     ToGateway,
     TokenEvent,
     ToRuntime,
+    TraceContext,
 )
 from tests.unit.runtime.fake_runtime import engine_info, submit_message
 
@@ -177,9 +178,13 @@ def test_garbage_is_ignored_and_the_next_request_is_taken(bench: Bench) -> None:
     assert [request.request_id for _, request in bench.engine.submitted] == ["r1"]
 
 
-def test_a_request_that_the_engine_cannot_take_fails_alone(bench: Bench) -> None:
+def test_a_request_that_the_engine_cannot_take_fails_alone(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
     dealer = bench.greeted(b"a")
-    bench.tell(dealer, Submit("bad", [], Sampling(max_tokens=1), num_choices=2))
+    trace = TraceContext(f"00-{'ab' * 16}-{'cd' * 8}-01")
+    bench.tell(dealer, Submit("bad", [], Sampling(max_tokens=1), num_choices=2, trace=trace))
+    assert [vars(record)["trace_id"] for record in caplog.records] == ["ab" * 16]
     output = bench.answer(dealer)
     assert isinstance(output, StepOutput)
     assert [(event.choice, event.error and event.error.code) for event in output.events] == [
