@@ -53,3 +53,11 @@ def test_an_installed_package_is_not_put_before_the_standard_library(
     monkeypatch.setenv("PYTHONPATH", "elsewhere")
     monkeypatch.setattr(worker_process, "PACKAGE_ROOT", Path(sys.prefix) / "site-packages")
     assert worker_process.environment()["PYTHONPATH"] == "elsewhere"
+
+
+def test_threads_spin_shortly_unless_the_operator_chose(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GOMP_SPINCOUNT", raising=False)
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    assert worker_process.environment()["GOMP_SPINCOUNT"] == worker_process.SPIN_ROUNDS
+    monkeypatch.setenv("OMP_WAIT_POLICY", "active")
+    assert "GOMP_SPINCOUNT" not in worker_process.environment()
