@@ -41,6 +41,8 @@ from telemetry.metrics import Metrics
 from telemetry.tracing import Tracing
 
 _MIB = 1024 * 1024
+# Of the largest size that a body may have: so much memory all bodies together may take.
+_MAX_LARGE_BODIES = 64
 
 
 class Service(Protocol):
@@ -139,7 +141,10 @@ def _add_middleware(
     """From the inside out: the last one added is the first to see a request."""
     keys = ApiKeys(settings.api_keys, secret=settings.server_secret.encode())
     app.add_middleware(DisconnectMiddleware)
-    app.add_middleware(BodyLimitMiddleware, max_bytes=int(settings.max_body_mb * _MIB))
+    max_bytes = int(settings.max_body_mb * _MIB)
+    app.add_middleware(
+        BodyLimitMiddleware, max_bytes=max_bytes, max_total_bytes=_MAX_LARGE_BODIES * max_bytes
+    )
     app.add_middleware(ObservationMiddleware, tracing=tracing, metrics=metrics)
     app.add_middleware(AuthMiddleware, keys=keys, metrics=metrics)
     app.add_middleware(ErrorMiddleware)

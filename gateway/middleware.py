@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.disconnect import ClientDisconnected
-from gateway.errors import BodyTooLarge, GatewayError, InvalidRequest, ServerError
+from gateway.errors import BodyTooLarge, GatewayError, InvalidRequest, Overloaded, ServerError
 from gateway.request_context import RequestContext, request_context
 
 REQUEST_ID_HEADER = "x-request-id"
@@ -132,11 +132,14 @@ class Cors(CORSMiddleware):
 
 
 class BodyLimitMiddleware:
-    """Refuses a body that is too large, by its announced length or as soon as it has passed it."""
+    """Refuses a body that is too large, by its announced length or as soon as it has passed it, and
+    any while the bodies of all requests, which come before the limiter, are too large together."""
 
-    def __init__(self, app: ASGIApp, *, max_bytes: int) -> None:
+    def __init__(self, app: ASGIApp, *, max_bytes: int, max_total_bytes: int) -> None:
         self._app = app
         self._max_bytes = max_bytes
+        self._max_total_bytes = max_total_bytes
+        self._total_bytes = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -150,12 +153,21 @@ class BodyLimitMiddleware:
         async def counted_receive() -> Message:
             nonlocal num_bytes
             message = await receive()
-            num_bytes += len(message.get("body", b""))
+            num_new = len(message.get("body", b""))
+            num_bytes += num_new
+            self._total_bytes += num_new
             if num_bytes > self._max_bytes:
                 raise self._too_large()
+            if self._total_bytes > self._max_total_bytes and self._total_bytes > num_bytes:
+                raise Overloaded(
+                    "The server holds too many large requests; try again later.", retry_after_s=1
+                )
             return message
 
-        await self._app(scope, counted_receive, send)
+        try:
+            await self._app(scope, counted_receive, send)
+        finally:
+            self._total_bytes -= num_bytes
 
     def _too_large(self) -> BodyTooLarge:
         return BodyTooLarge(f"The request body is larger than {self._max_bytes} bytes.")

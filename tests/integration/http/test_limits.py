@@ -1,6 +1,7 @@
 """How much is accepted at once, and what is said to the rest."""
 
 import asyncio
+import json
 import threading
 from collections.abc import AsyncIterator
 from typing import Any
@@ -173,6 +174,28 @@ async def test_large_bodies_are_read_one_at_a_time_even_if_their_clients_leave(
         may_end.set()
         assert (await staying).status_code == 200
     assert started.acquire(blocking=False)
+
+
+async def test_bodies_of_all_requests_together_are_bounded_and_leave_room_again() -> None:
+    gateway = make_gateway(max_body_mb=0.001, max_running=100)
+    gateway.engine.hold("queue")
+    body = json.dumps(chat("x", user="x" * 900)).encode()
+    num_fitting = 64 * int(0.001 * 2**20) // len(body)
+    headers = {"content-type": "application/json"}
+    async with in_process(gateway) as client:
+        requests = [
+            asyncio.create_task(client.post(CHAT, content=body, headers=headers)) for _ in range(90)
+        ]
+        await until(lambda: sum(one.done() for one in requests) == 90 - num_fitting)
+        assert (await client.get("/v1/models")).status_code == 200
+        await until(lambda: len(gateway.engine.submitted) == num_fitting)
+        gateway.engine.release()
+        responses = await asyncio.gather(*requests)
+        again = await client.post(CHAT, content=body, headers=headers)
+    refused = [response for response in responses if response.status_code == 503]
+    assert (len(refused), again.status_code) == (90 - num_fitting, 200)
+    assert error_of(refused[0])["code"] == "server_is_overloaded"
+    assert refused[0].headers["retry-after"] == "1"
 
 
 async def test_upload_that_never_ends_is_cut_off_at_the_deadline() -> None:
