@@ -6,7 +6,7 @@ from typing import Any
 
 from grammar.errors import UnsupportedConstraint
 from grammar.keywords import TYPES
-from grammar.schema_document import Json, child
+from grammar.schema_document import MAX_INTEGER, Json, child
 
 Schema = dict[str, Any]
 Check = Callable[[Json, str, str], Any]
@@ -94,6 +94,9 @@ def _enum(value: Json, place: str, keyword: str) -> Json:
 def _literal(value: Json, place: str, keyword: str) -> Json:
     level = [value]
     for _ in range(MAX_LITERAL_DEPTH):
+        for number in level:
+            if isinstance(number, int) and abs(number) > MAX_INTEGER and float(number) != number:
+                raise refused(f"no double equals the integer {number}", place, keyword)
         level = [inner for outer in level for inner in _members(outer)]
         if not level:
             return value

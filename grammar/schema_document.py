@@ -74,6 +74,7 @@ def _finite(text: str) -> float:
 
 
 def _representable(text: str) -> int | float:
-    """Integers beyond 64 bits become doubles, as in every engine's parser."""
-    value = _finite(text)
-    return int(text) if abs(value) < MAX_INTEGER else value
+    """Integers beyond 64 bits become doubles, as in every engine's parser, unless that would round
+    them: a literal that cannot be kept is to be refused."""
+    value, exact = _finite(text), int(text)
+    return value if abs(exact) > MAX_INTEGER and value == exact else exact

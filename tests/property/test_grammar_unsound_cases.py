@@ -62,6 +62,8 @@ UNSOUND_CASES: dict[str, tuple[dict[str, Any], Any]] = {
     ),
     "a bound beyond doubles": ({"type": "integer", "maximum": 2**53 + 1}, 2**53 + 2),
     "a const beyond doubles": ({"const": 2**53 + 1}, 2**53),
+    "a const beyond 64 bits": ({"const": 10**29 + 1}, 10**29),
+    "an enum that becomes a power of ten": ({"enum": [10**29 + 1]}, 1e29),
     "lenient engine options": (
         {"x-guidance": {"lenient": True}, "type": "object", "uniqueItems": True},
         [1],
