@@ -24,7 +24,7 @@ class JsonSchema(ClosedModel):
     def _has_schema(cls, value: Any) -> Any:
         if isinstance(value, dict) and value.get("schema") is None:
             raise refusal(
-                "missing_required_parameter", "'schema' is missing in response_format.json_schema."
+                "missing_required_parameter", "'schema' is missing in response_format.json_schema"
             )
         return value
 
@@ -65,7 +65,7 @@ class StructuredOutputs(ClosedModel):
         if isinstance(self.json_, str):
             try:
                 schema = msgspec.json.decode(self.json_)
-            except (msgspec.DecodeError, ValueError) as error:
+            except (msgspec.DecodeError, ValueError, RecursionError) as error:
                 raise refusal(
                     "invalid_json_schema", f"it is not JSON: {error}", param="json"
                 ) from None

@@ -66,6 +66,7 @@ def test_each_structured_output(outputs: Any, kind: str, value: str) -> None:
         ({}, "structured_outputs"),
         ({"json": "{"}, "structured_outputs.json"),
         ({"json": "[]"}, "structured_outputs.json"),
+        ({"json": '{"items":' * 5000 + "{}" + "}" * 5000}, "structured_outputs.json"),
         ({"choice": []}, "structured_outputs.choice"),
         ({"choice": [1]}, "structured_outputs.choice[0]"),
         ({"regex": 5}, "structured_outputs.regex"),
