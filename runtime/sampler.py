@@ -16,6 +16,10 @@ from runtime.logit_edits import edit_logits, is_plain
 from runtime.messages import TokenLogprob
 from runtime.noise import gumbel_noise, noise_key
 
+# Scores divided by less overflow float32, after which neither their order nor their mask is left.
+# So near to zero the best token has all the mass anyway.
+MIN_TEMPERATURE = 1e-5
+
 
 def sample(logits: Tensor, plan: SamplePlan) -> tuple[SampledToken, ...]:
     """One token a row of `logits`, [S, V] float32, which stays as it is."""
@@ -40,7 +44,7 @@ def sample(logits: Tensor, plan: SamplePlan) -> tuple[SampledToken, ...]:
 
 def _draw(scores: Tensor, rows: Sequence[SampleRow], chosen: Tensor) -> None:
     """Overwrites the best token of every row that has a temperature with a drawn one."""
-    drawn = [index for index, row in enumerate(rows) if row.sampling.temperature > 0.0]
+    drawn = [i for i, row in enumerate(rows) if row.sampling.temperature >= MIN_TEMPERATURE]
     whole = [index for index in drawn if not has_filter(rows[index].sampling)]
     if whole:
         chosen[whole] = _draw_whole(scores, rows, whole)

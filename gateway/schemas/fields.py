@@ -13,6 +13,8 @@ MAX_STOP_TOKEN_IDS = 1024
 # As many as a small vocabulary has tokens.
 MAX_BIASES = 65_536
 MAX_SALT_CHARS = 1024
+# A smaller penalty multiplies a score beyond what float32 holds.
+MIN_REPETITION_PENALTY = 0.01
 
 # A name in this form is a branch of a union, which error paths leave out.
 BRANCH_OPEN = "<"
@@ -81,8 +83,8 @@ class SamplingFields(WireModel):
     min_p: float | None = Field(None, ge=0, le=1)
     frequency_penalty: Penalty | None = None
     presence_penalty: Penalty | None = None
-    repetition_penalty: float | None = Field(None, gt=0, le=10)
-    repeat_penalty: float | None = Field(None, gt=0, le=10)
+    repetition_penalty: float | None = Field(None, ge=MIN_REPETITION_PENALTY, le=10)
+    repeat_penalty: float | None = Field(None, ge=MIN_REPETITION_PENALTY, le=10)
     logit_bias: dict[str, Annotated[float, Field(ge=-100, le=100)]] | None = Field(
         None, max_length=MAX_BIASES, fail_fast=True
     )

@@ -60,6 +60,13 @@ def test_bias_of_what_is_no_token_id_is_refused(key: str) -> None:
     assert caught.value.param == "logit_bias"
 
 
+@pytest.mark.parametrize("name", ["repetition_penalty", "repeat_penalty"])
+def test_a_penalty_that_makes_scores_infinite_is_refused(name: str) -> None:
+    with pytest.raises(ValidationError):
+        fields(**{name: 1e-40})
+    assert sampling(**{name: 0.01}).repetition_penalty == 0.01
+
+
 def test_repeat_penalty_is_another_name() -> None:
     assert sampling(repeat_penalty=1.2).repetition_penalty == 1.2
     assert sampling(repeat_penalty=1.2, repetition_penalty=1.2).repetition_penalty == 1.2

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 import torch
 
 from runtime.batch import SampledToken, SamplePlan, SampleRow
@@ -51,6 +52,19 @@ def draws(count: int, logits: torch.Tensor, **fields: Any) -> Counter[int | None
 
 def test_temperature_zero_takes_the_best_token() -> None:
     assert token(greedy()) == BEST
+
+
+@pytest.mark.parametrize("temperature", [1e-6, 1e-40, 5e-324])
+@pytest.mark.parametrize("filters", [{}, {"top_k": 3}, {"top_p": 0.9}])
+def test_a_temperature_too_small_to_divide_by_takes_the_best_token(
+    temperature: float, filters: dict[str, Any]
+) -> None:
+    assert token(row(temperature=temperature, **filters)) == BEST
+    # All that the mask allows has negative scores, which become minus infinity like the others.
+    worse, worst = LOGITS.argsort()[:2].tolist()[::-1]
+    assert token(
+        row(temperature=temperature, mask=0, **filters), LOGITS, mask_of(worse, worst)
+    ) == (worse)
 
 
 def test_a_tie_goes_to_the_lowest_id() -> None:
