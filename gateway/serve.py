@@ -24,6 +24,7 @@ from fastapi import FastAPI
 from gateway.app import create_app, package_version
 from gateway.chat_template import ChatTemplate
 from gateway.default_model import MODEL_ID, FetchError, default_model_path, ensure_default_model
+from gateway.http_protocol import BoundedHttpProtocol
 from gateway.lifecycle import Lifecycle
 from gateway.registry import ModelRegistry
 from gateway.settings import Settings
@@ -43,6 +44,9 @@ from telemetry.tracing import Tracing
 
 _BACKLOG = 2048
 _LOAD_TIMEOUT_S = 900.0
+# Longer than the minute for which load balancers keep a connection: they shall close it, not we,
+# or a request that is on its way at that moment is lost.
+_KEEP_ALIVE_S = 75
 # How long after the drain's end a client has to read its error before its connection is cut.
 _CUT_OFF_S = 5.0
 _MIB = 1024 * 1024
@@ -190,13 +194,15 @@ class GatewayServer(uvicorn.Server):
             uvicorn.Config(
                 assembly.app,
                 loop="uvloop",
-                http="httptools",
+                http=BoundedHttpProtocol,
+                ws="none",
                 lifespan="on",
                 log_config=None,
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,
                 backlog=_BACKLOG,
+                timeout_keep_alive=_KEEP_ALIVE_S,
                 timeout_graceful_shutdown=math.ceil(assembly.drain_timeout_s + _CUT_OFF_S),
             )
         )

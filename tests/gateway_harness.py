@@ -15,6 +15,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from gateway.app import create_app
 from gateway.chat_template import ChatTemplate
+from gateway.http_protocol import BoundedHttpProtocol
 from gateway.lifecycle import Lifecycle
 from gateway.registry import ModelRegistry
 from gateway.settings import Settings
@@ -112,7 +113,14 @@ def listening_in_thread(gateway: Gateway) -> Iterator[str]:
 
 
 def _config(gateway: Gateway) -> uvicorn.Config:
-    return uvicorn.Config(gateway.app, log_config=None, lifespan="on", timeout_graceful_shutdown=1)
+    return uvicorn.Config(
+        gateway.app,
+        http=BoundedHttpProtocol,
+        ws="none",
+        log_config=None,
+        lifespan="on",
+        timeout_graceful_shutdown=1,
+    )
 
 
 def chat(content: Any = "hi", **parameters: Any) -> dict[str, Any]:

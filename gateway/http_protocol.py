@@ -1,0 +1,98 @@
+"""uvicorn's HTTP protocol with bounds on what reaches no middleware: heads, framing, and garbage.
+
+The parser below it collects a request's head, the trailers and chunk extensions of its body, for
+as long as a client sends them, before or beside everything that checks a key or a size.
+"""
+
+import asyncio
+import secrets
+from typing import Any
+
+import msgspec
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from gateway.errors import InvalidRequest
+
+# Bytes of one request that are not its body: URL, headers, trailers, the frames of chunks. The
+# read in which a request begins is not counted, as it may hold the end of another; it is at most
+# the event loop's buffer of 256 KiB.
+MAX_OVERHEAD_BYTES = 64 * 1024
+# A body in chunks of one byte has five bytes of frames for each of its own.
+OVERHEAD_PER_BODY_BYTE = 6
+# From the connection, or the first byte of a later request, to the end of its head.
+HEAD_TIMEOUT_S = 60.0
+
+
+class BoundedHttpProtocol(HttpToolsProtocol):
+    """One connection."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._overhead = 0
+        self._body_bytes = 0
+        self._is_new = True
+        self._head_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._await_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._head_is_complete()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        known_body = self._body_bytes
+        self._is_new = False
+        super().data_received(data)
+        if not self._is_new:  # else the counts began anew somewhere in this read
+            self._overhead += len(data) - (self._body_bytes - known_body)
+        allowed = MAX_OVERHEAD_BYTES + OVERHEAD_PER_BODY_BYTE * self._body_bytes
+        if self._overhead > allowed and not self.transport.is_closing():
+            self.send_400_response("The request's head or the framing of its body is too large.")
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._overhead = self._body_bytes = 0
+        self._is_new = True
+        self._await_head()
+
+    def on_headers_complete(self) -> None:
+        self._head_is_complete()
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._body_bytes += len(body)
+        super().on_body(body)
+
+    def send_400_response(self, msg: str) -> None:
+        """In OpenAI's shape and closing the connection; in the midst of an answer it only closes,
+        as anything written would become part of that answer."""
+        if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:
+            self.transport.write(_bad_request(msg))
+        self.transport.close()
+
+    def _await_head(self) -> None:
+        if self._head_timer is None:
+            self._head_timer = self.loop.call_later(HEAD_TIMEOUT_S, self._on_slow_head)
+
+    def _head_is_complete(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _on_slow_head(self) -> None:
+        if not self.transport.is_closing():
+            self.transport.close()
+
+
+def _bad_request(message: str) -> bytes:
+    body = msgspec.json.encode(InvalidRequest(message).body())
+    head = (
+        "HTTP/1.1 400 Bad Request\r\n"
+        "content-type: application/json\r\n"
+        f"content-length: {len(body)}\r\n"
+        f"x-request-id: req_{secrets.token_hex(16)}\r\n"
+        "connection: close\r\n\r\n"
+    )
+    return head.encode() + body
