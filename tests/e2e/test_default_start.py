@@ -48,6 +48,6 @@ async def test_the_model_has_the_name_that_the_documentation_uses(
 
 def test_a_start_logs_no_warning_and_no_traceback(started: tuple[ServerProcess, Target]) -> None:
     server, _ = started
-    assert any("Application startup complete" in line for line in server.stderr)
+    assert any("info runtime.worker serving" in line for line in server.stderr)
     for sign in ("Traceback", "warning", "Warning", " error "):
         assert not any(sign in line for line in server.stderr), server.output()
