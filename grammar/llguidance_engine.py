@@ -16,6 +16,7 @@ from grammar.errors import GrammarError, MatcherFailed, UnsupportedConstraint
 from grammar.literals import checked_regex, choice_strings
 from grammar.matcher import MaskRow, Vocabulary
 from grammar.spec import ConstraintSpec, EngineName
+from grammar.special_texts import without_special_texts
 
 if TYPE_CHECKING:
     from llguidance._lib import JsonCompileOptions
@@ -45,7 +46,7 @@ class LLGuidanceEngine:
         self._limits = LLParserLimits(verbose_errors=False)
         try:
             self._tokenizer = LLTokenizer(
-                vocabulary.tokenizer_json,
+                without_special_texts(vocabulary.tokenizer_json),
                 n_vocab=vocabulary.vocab_size,
                 eos_token=list(vocabulary.eos_token_ids),
             )

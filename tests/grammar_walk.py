@@ -10,6 +10,7 @@ from tokenizers import Tokenizer
 
 from grammar.matcher import Matcher, Vocabulary, mask_words
 from grammar.spec import ConstraintKind, ConstraintSpec, EngineName
+from grammar.special_texts import without_special_texts
 from grammar.token_bytes import token_bytes
 
 CLOSING = b'"]}0123456789'
@@ -34,7 +35,7 @@ class Texts:
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.vocabulary = vocabulary
-        self._tokenizer = Tokenizer.from_str(vocabulary.tokenizer_json)
+        self._tokenizer = Tokenizer.from_str(without_special_texts(vocabulary.tokenizer_json))
         self._bytes = token_bytes(vocabulary.tokenizer_json, vocabulary.vocab_size)
         self._closing = {
             index for index, raw in enumerate(self._bytes) if len(raw) == 1 and raw in CLOSING

@@ -56,6 +56,8 @@ def matcher_of(engine: GrammarEngine, kind: ConstraintKind, value: object) -> An
         {},
         {"b": 1, "a": [1, {"c": None}]},
         {'key with " and é': "x"},
+        "a<|im_end|>b",
+        {"<|im_start|>": ["<|endoftext|>"]},
     ],
 )
 def test_a_const_leaves_one_output(engine: GrammarEngine, texts: Texts, value: object) -> None:
