@@ -75,8 +75,8 @@ class SamplingFields(WireModel):
     """Parameters of both generation endpoints that say how tokens are chosen and where to end."""
 
     model: str
-    max_tokens: int | None = Field(None, ge=1)
-    n_predict: int | None = Field(None, ge=-1)
+    max_tokens: int | None = Field(None, ge=1, le=INT64_MAX)
+    n_predict: int | None = Field(None, ge=-1, le=INT64_MAX)
     temperature: float | None = Field(None, ge=0, le=2)
     top_p: float | None = Field(None, ge=0, le=1)
     top_k: int | None = Field(None, ge=-1, le=INT64_MAX)
@@ -89,7 +89,7 @@ class SamplingFields(WireModel):
         None, max_length=MAX_BIASES, fail_fast=True
     )
     seed: Int64 | None = None
-    min_tokens: int | None = Field(None, ge=0)
+    min_tokens: int | None = Field(None, ge=0, le=INT64_MAX)
     ignore_eos: bool | None = None
     stop: StopStrings | None = None
     stop_token_ids: list[Annotated[int, Field(ge=0)]] | None = Field(

@@ -37,6 +37,14 @@ def test_message_names_the_field_and_not_the_clients_value() -> None:
     assert "secret" not in error.message
 
 
+@pytest.mark.parametrize(
+    "name", ["max_tokens", "max_completion_tokens", "n_predict", "min_tokens", "seed", "top_k"]
+)
+def test_integers_have_the_64_bits_that_a_trace_can_carry(name: str) -> None:
+    assert refusal(**{name: 2**63}).code == "integer_above_max_value"
+    assert getattr(chat(**{name: 2**63 - 1}), name) == 2**63 - 1
+
+
 def test_missing_field_is_named() -> None:
     with pytest.raises(InvalidRequest) as caught:
         validate(ChatCompletionRequest, {"model": "m"})
