@@ -5,6 +5,7 @@ arithmetic rounds, and those in which a repeated key would count twice.
 """
 
 import re
+from decimal import Decimal
 from typing import Any
 
 from grammar.ecma_regex import rust_pattern
@@ -52,9 +53,22 @@ def llguidance_rules(schema: Schema, pointer: str) -> Schema:
             "oneOf",
         )
     _check_property_counts(settled, pointer)
+    _check_multiple(settled, pointer)
     tighten_bounds(settled, pointer)
     _move_exclusive_bounds(settled)
     return settled
+
+
+def _check_multiple(schema: Schema, pointer: str) -> None:
+    """llguidance counts in decimals, where 1.9 is a multiple of 0.1; validators that divide
+    doubles say that it is not. Both agree on fractions that a double holds exactly, as 0.5."""
+    step = schema.get("multipleOf", 1)
+    if Decimal(repr(step)) != Decimal(step):
+        raise refused(
+            "validators disagree on multiples of such a fraction",
+            child(pointer, "multipleOf"),
+            "multipleOf",
+        )
 
 
 def _check_literals(schema: Schema, pointer: str) -> None:

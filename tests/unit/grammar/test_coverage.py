@@ -192,6 +192,7 @@ def test_one_of_over_branches_that_may_overlap_is_refused(branches: list[Any]) -
         ({"minItems": 10**6}, "/minItems"),
         ({"maximum": "3"}, "/maximum"),
         ({"multipleOf": 0}, "/multipleOf"),
+        ({"type": "number", "multipleOf": 0.1}, "/multipleOf"),
         ({"pattern": 1}, "/pattern"),
         ({"pattern": "(?=a)"}, "/pattern"),
         ({"pattern": r"(a)\1"}, "/pattern"),
