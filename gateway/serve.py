@@ -249,7 +249,11 @@ class GatewayServer(uvicorn.Server):
 
 def banner(url: str, model_id: str) -> str:
     """The lines that end the start: the URL and a request to paste."""
-    body = f'{{"model": "{model_id}", "messages": [{{"role": "user", "content": "Say hello."}}]}}'
+    # A small model may go on for ever: the first answer shall be there at once.
+    body = (
+        f'{{"model": "{model_id}", "max_tokens": 64,'
+        ' "messages": [{"role": "user", "content": "Say hello."}]}'
+    )
     return (
         f"radixgate: serving {model_id} at {url}/v1, try:\n"
         f"curl {url}/v1/chat/completions -H 'content-type: application/json' -d '{body}'\n"
