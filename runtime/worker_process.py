@@ -18,9 +18,10 @@ from runtime.worker_options import SUPERVISOR_SIGNAL, WorkerOptions
 PACKAGE_ROOT = Path(__file__).resolve().parent.parent
 
 # OpenMP's threads wait for each other by spinning, by default for so long that one busy process
-# beside them makes a step take twenty times as long. Measured on two cores in bfloat16, one decode
-# row (16 rows) in ms: default 18 (44) alone, over 400 (600) beside a busy process; 1000 rounds
-# 23 (40) and 39 (69); no spinning 29 (50) and 27 (49).
+# beside them makes a step take many times as long. Measured on two cores in bfloat16, one decode
+# row (16 rows) in ms, alone and beside a busy process: 20,000 rounds 18 (33) and 400 (600); 1,000
+# rounds 23 (40) and 39 (69); no spinning 29 (50) and 27 (49). The default, 18 (44) alone, did not
+# finish beside a busy process within 100 s.
 SPIN_VARIABLE, SPIN_ROUNDS = "GOMP_SPINCOUNT", "1000"
 OWN_CHOICES = frozenset({SPIN_VARIABLE, "OMP_WAIT_POLICY"})
 

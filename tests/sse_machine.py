@@ -5,6 +5,7 @@ chunk if asked for, [DONE]. An error object ends the stream instead, and nothing
 """
 
 import json
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,7 +44,7 @@ def read_data(body: bytes) -> tuple[list[str], int]:
     return data, num_comments
 
 
-class _Machine:
+class _Machine(ABC):
     """The states that both kinds of stream share; the subclass knows a choice's shape."""
 
     object_name: str
@@ -97,8 +98,9 @@ class _Machine:
         self.answer.head = self.answer.head or head
         assert head == self.answer.head, "chunks of one stream differ in their head"
 
+    @abstractmethod
     def _choice(self, choice: dict[str, Any]) -> None:
-        raise NotImplementedError
+        """Takes one entry of a chunk's choices."""
 
     def _finish(self, index: int, reason: str) -> None:
         assert reason in FINISH_REASONS
