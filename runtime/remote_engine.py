@@ -70,7 +70,6 @@ class RemoteEngine:
         self.failure: str | None = None
         self.ready = asyncio.Event()
         self.lost = asyncio.Event()
-        self.refused = asyncio.Event()
         self._gateway_id = gateway_id or uuid.uuid4().hex
         self._heartbeat_s = heartbeat_s
         self._retry_s = min(heartbeat_s, CONNECT_RETRY_S)
@@ -235,7 +234,6 @@ class RemoteEngine:
         self._state = EngineState.READY
         self.failure = None
         self.lost.clear()
-        self.refused.clear()
         self.ready.set()
 
     def _on_goodbye(self, reason: str) -> None:
@@ -246,7 +244,6 @@ class RemoteEngine:
             return
         self._state = EngineState.FAILED
         self.failure = reason
-        self.refused.set()
 
     def _on_step(self, output: StepOutput) -> None:
         if self._state is not EngineState.READY or self._info is None:

@@ -27,9 +27,8 @@ from runtime.worker_options import EXIT_LOAD_FAILED, WorkerOptions
 
 logger = logging.getLogger(__name__)
 
-# How long a child that has refused or lost us gets to end by itself, so that we can say how.
+# How long a child whose connection broke gets to end by itself, so that we can say how.
 EXIT_NOTICE_S = 0.5
-REFUSED_EXIT_S = 3.0
 
 LOAD_FAILED = "the model could not be loaded; the runtime's last line on stderr says why"
 
@@ -203,7 +202,7 @@ class EngineSupervisor:
     async def _run_incarnations(self, folder: Path) -> Ending:
         """One child after the other, until none may follow or stop is requested."""
         while True:
-            ending = await self._run_incarnation(new_ipc_address(folder))
+            ending = await self._run_incarnation(folder)
             if ending.is_final or self._stop_requested.is_set():
                 return ending
             pause_s = self._budget.take()
@@ -216,14 +215,16 @@ class EngineSupervisor:
                 async with asyncio.timeout(pause_s):
                     await self._stop_requested.wait()
 
-    async def _run_incarnation(self, address: str) -> Ending:
+    async def _run_incarnation(self, folder: Path) -> Ending:
         if self._stop_requested.is_set():
             return Ending("stopped")
+        failure_path = folder / "failure"
         options = WorkerOptions(
-            address,
+            new_ipc_address(folder),
             self._config,
             engine_id=self._engine_id,
             parent_pid=os.getpid(),
+            failure_path=str(failure_path),
             log_level=self._logs.level,
             log_json=self._logs.json_lines,
         )
@@ -231,11 +232,11 @@ class EngineSupervisor:
             process = await worker_process.launch(options)
         except OSError as error:
             return Ending(f"the runtime's process could not be started: {error}")
-        remote = self._connect(address)
+        remote = self._connect(options.address)
         self._remote, self._process = remote, process
         try:
             await remote.start()
-            return await self._watch(process, remote)
+            return await self._watch(process, remote, failure_path)
         finally:
             await self._end(process, remote)
 
@@ -246,10 +247,12 @@ class EngineSupervisor:
             hang_timeout_s=self._policy.hang_timeout_s,
         )
 
-    async def _watch(self, process: asyncio.subprocess.Process, remote: RemoteEngine) -> Ending:
+    async def _watch(
+        self, process: asyncio.subprocess.Process, remote: RemoteEngine, failure_path: Path
+    ) -> Ending:
         news = News(process, remote, stop_requested=self._stop_requested)
         try:
-            ending = await self._watch_loading(remote, news)
+            ending = await self._watch_loading(news, failure_path)
             if ending is None:
                 self._info, self.failure = remote.info, None
                 self._changed.set()
@@ -258,23 +261,19 @@ class EngineSupervisor:
         finally:
             news.cancel()
 
-    async def _watch_loading(self, remote: RemoteEngine, news: "News") -> Ending | None:
+    async def _watch_loading(self, news: "News", failure_path: Path) -> Ending | None:
         """None once the child serves. Here silence is no sign of a hang."""
         timeout_s = self._policy.load_timeout_s
-        await _first_of(news.stopped, news.ready, news.refused, news.exited, timeout_s=timeout_s)
+        await _first_of(news.stopped, news.ready, news.exited, timeout_s=timeout_s)
         if news.stopped.done():
             return Ending("stopped")
         if news.ready.done():
             return None
-        if news.refused.done():
-            await _first_of(news.exited, timeout_s=REFUSED_EXIT_S)
-            return Ending(remote.failure or LOAD_FAILED, is_final=True)
         if not news.exited.done():
             return Ending(f"the model was not loaded within {timeout_s:g} s")
         if news.exited.result() != EXIT_LOAD_FAILED:
             return Ending(worker_process.describe_exit(news.exited.result()) + " while loading")
-        await _first_of(news.refused, timeout_s=EXIT_NOTICE_S)
-        return Ending(remote.failure or LOAD_FAILED, is_final=True)
+        return Ending(worker_process.read_failure(failure_path) or LOAD_FAILED, is_final=True)
 
     async def _watch_serving(self, remote: RemoteEngine, news: "News") -> Ending:
         while True:
@@ -320,10 +319,9 @@ class News:
         self.exited = asyncio.create_task(process.wait())
         self.stopped = asyncio.create_task(stop_requested.wait())
         self.ready = asyncio.create_task(remote.ready.wait())
-        self.refused = asyncio.create_task(remote.refused.wait())
 
     def cancel(self) -> None:
-        for task in (self.exited, self.stopped, self.ready, self.refused):
+        for task in (self.exited, self.stopped, self.ready):
             task.cancel()
 
 

@@ -3,8 +3,8 @@
 Its one argument is WorkerOptions as JSON: where to listen, what to load, whose child it is.
 SIGTERM ends it after the current step. A supervisor's child ignores SIGTERM and SIGINT: terminals
 and service managers send them to the whole group, and its gateway drains first. It is ended by
-SUPERVISOR_SIGNAL. A model that cannot be loaded is one line on stderr, a goodbye to whoever asks,
-and exit code 3.
+SUPERVISOR_SIGNAL. A model that cannot be loaded is exit code 3 and one line: in the file that the
+supervisor named, or else on stderr and as a goodbye to whoever asks.
 """
 
 import contextlib
@@ -16,6 +16,7 @@ import sys
 import time
 import uuid
 import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -88,15 +89,14 @@ def _serve(context: "zmq.Context[zmq.Socket[bytes]]", options: WorkerOptions) ->
     try:
         socket = _bind(context, options.address)
     except RuntimePackageError as error:
-        return _complain(str(error), EXIT_LOAD_FAILED)
+        return _fail(options, str(error))
     with contextlib.closing(Doorbell()) as doorbell:
         try:
             engine, info = build_engine(options.config, options.engine_id, doorbell=doorbell)
         except RuntimePackageError as error:
-            has_told = _say_goodbye(socket, str(error))
-            # A supervisor that was told says it itself, in one line.
-            is_known = has_told and options.parent_pid is not None
-            return EXIT_LOAD_FAILED if is_known else _complain(str(error), EXIT_LOAD_FAILED)
+            if options.failure_path is None:
+                _say_goodbye(socket, str(error))
+            return _fail(options, str(error))
         _run_loop(options, socket=socket, engine=engine, info=info, doorbell=doorbell)
     return 0
 
@@ -190,20 +190,17 @@ def _bind(context: "zmq.Context[zmq.Socket[bytes]]", address: str) -> zmq.Socket
     return socket
 
 
-def _say_goodbye(socket: zmq.Socket[bytes], reason: str) -> bool:
-    """Answers everyone who has greeted; waits a moment for the first who does. Whether one was."""
+def _say_goodbye(socket: zmq.Socket[bytes], reason: str) -> None:
+    """Answers everyone who has greeted; waits a moment for the first who does."""
     socket.setsockopt(zmq.LINGER, GOODBYE_LINGER_MS)
     frame = wire.encode(Goodbye(reason))
     deadline = time.monotonic() + GOODBYE_WAIT_S
     wait_ms = int(GOODBYE_WAIT_S * 1000)
-    has_told = False
     while time.monotonic() < deadline and socket.poll(wait_ms):
         identity = socket.recv_multipart()[0]
         with contextlib.suppress(zmq.ZMQError):  # gone, or it does not read: both are its choice
             socket.send_multipart((identity, frame), zmq.NOBLOCK)
-            has_told = True
         wait_ms = 0
-    return has_told
 
 
 def _log_ready(info: EngineInfo, address: str) -> None:
@@ -218,6 +215,19 @@ def _log_ready(info: EngineInfo, address: str) -> None:
         info.page_size,
         info.incarnation,
     )
+
+
+def _fail(options: WorkerOptions, reason: str) -> int:
+    """A supervisor is told through the file, and says it itself, in one line: a message could be
+    overtaken by the exit."""
+    if options.failure_path is not None:
+        try:
+            Path(options.failure_path).write_text(reason, encoding="utf-8")
+        except OSError as error:
+            logger.warning("cannot write %s: %s", options.failure_path, error.strerror)
+        else:
+            return EXIT_LOAD_FAILED
+    return _complain(reason, EXIT_LOAD_FAILED)
 
 
 def _complain(line: str, exit_code: int) -> int:

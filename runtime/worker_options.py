@@ -17,13 +17,15 @@ SUPERVISOR_SIGNAL = signal.SIGUSR1
 class WorkerOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`address` is ipc:// or tcp://; anyone who can reach it may use the runtime.
 
-    `parent_pid` is set by a supervisor: the process then ends when that one does. Logs go to
-    stderr in the gateway's format.
+    `parent_pid` is set by a supervisor: the process then ends when that one does. It also names
+    the `failure_path`: a load that fails leaves its reason there, in one line, before the exit.
+    Logs go to stderr in the gateway's format.
     """
 
     address: str
     config: RuntimeConfig
     engine_id: str = "runtime"
     parent_pid: int | None = None
+    failure_path: str | None = None
     log_level: str = "info"
     log_json: bool = False

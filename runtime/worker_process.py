@@ -74,6 +74,14 @@ def describe_exit(returncode: int) -> str:
     return f"the runtime was ended by {name}"
 
 
+def read_failure(path: Path) -> str | None:
+    """Why the load failed, as the process left it before its exit; None if it could not."""
+    try:
+        return path.read_text(encoding="utf-8") or None
+    except OSError:
+        return None
+
+
 @contextlib.contextmanager
 def private_folder() -> Iterator[Path]:
     """A new folder that only this user can enter, short enough for a socket; removed after use.

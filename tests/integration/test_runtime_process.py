@@ -300,3 +300,39 @@ def free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+async def test_a_supervisors_child_leaves_the_reason_of_a_failed_load_in_its_file(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    reason = tmp_path / "failure"
+    options = WorkerOptions(
+        wire.new_ipc_address(tmp_path),
+        RuntimeConfig(model=str(tmp_path / "missing.gguf")),
+        parent_pid=os.getpid(),
+        failure_path=str(reason),
+    )
+    process = await worker_process.launch(options)
+    assert await process.wait() == EXIT_LOAD_FAILED
+    assert "missing.gguf" in reason.read_text(encoding="utf-8")
+    assert capfd.readouterr().err == ""
+
+
+async def test_a_reason_that_cannot_be_written_is_one_line_on_stderr(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    options = WorkerOptions(
+        wire.new_ipc_address(tmp_path),
+        RuntimeConfig(model=str(tmp_path / "missing.gguf")),
+        parent_pid=os.getpid(),
+        failure_path=str(tmp_path / "no folder" / "failure"),
+    )
+    process = await worker_process.launch(options)
+    assert await process.wait() == EXIT_LOAD_FAILED
+    complaints = [
+        line
+        for line in capfd.readouterr().err.splitlines()
+        if line.startswith("radixgate runtime: ")
+    ]
+    assert len(complaints) == 1
+    assert "missing.gguf" in complaints[0]

@@ -38,7 +38,9 @@ class Children:
 
     async def launch(self, options: WorkerOptions) -> asyncio.subprocess.Process:
         assert all(process.returncode is not None for process in self.processes)
-        process = await asyncio.create_subprocess_exec(sys.executable, "-S", "-c", self.script)
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-S", "-c", self.script, options.failure_path or "")
+        )
         self.processes.append(process)
         self.options.append(options)
         return process
@@ -116,6 +118,16 @@ async def test_a_failed_load_is_not_tried_again(
     children.script = f"raise SystemExit({EXIT_LOAD_FAILED})"
     assert await failure_of(supervisor) == LOAD_FAILED
     assert len(children.processes) == 1
+
+
+async def test_the_reason_of_a_failed_load_comes_from_the_file_that_the_child_left(
+    supervisor: EngineSupervisor, children: Children
+) -> None:
+    children.script = (
+        "import sys; open(sys.argv[1], 'w', encoding='utf-8').write('no such model: é');"
+        f" raise SystemExit({EXIT_LOAD_FAILED})"
+    )
+    assert await failure_of(supervisor) == "no such model: é"
 
 
 async def test_a_load_that_hangs_is_ended(supervisor: EngineSupervisor, children: Children) -> None:
