@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from runtime.engine import Engine
+    from runtime.model_runner import LoadedModel
+    from runtime.model_source import ModelSource
 
 logger = logging.getLogger("runtime.worker")
 
@@ -141,7 +143,23 @@ def build_engine(
     from runtime.model_runner import load_executor
 
     loaded = load_executor(source, config)
-    info = EngineInfo(
+    info = engine_info(engine_id, source, loaded, config)
+    vocabulary = Vocabulary(source.text.tokenizer_json, loaded.vocab_size, info.eos_token_ids)
+    engine = Engine(
+        executor=loaded.executor,
+        cache=PrefixCache(num_pages=loaded.num_pages, page_size=loaded.page_size),
+        info=info,
+        config=config,
+        grammar=GrammarBuilder(vocabulary, on_ready=doorbell.ring),
+    )
+    return engine, info
+
+
+def engine_info(
+    engine_id: str, source: "ModelSource", loaded: "LoadedModel", config: RuntimeConfig
+) -> EngineInfo:
+    """What gateways are told of a loaded model, under an incarnation of its own."""
+    return EngineInfo(
         engine_id=engine_id,
         incarnation=uuid.uuid4().hex,
         model_hash=source.content_hash(),
@@ -156,15 +174,6 @@ def build_engine(
         max_running=config.max_running,
         kv_root=loaded.kv_root,
     )
-    vocabulary = Vocabulary(source.text.tokenizer_json, loaded.vocab_size, info.eos_token_ids)
-    engine = Engine(
-        executor=loaded.executor,
-        cache=PrefixCache(num_pages=loaded.num_pages, page_size=loaded.page_size),
-        info=info,
-        config=config,
-        grammar=GrammarBuilder(vocabulary, on_ready=doorbell.ring),
-    )
-    return engine, info
 
 
 def die_with_parent() -> None:

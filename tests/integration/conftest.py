@@ -4,8 +4,8 @@ import pytest
 from tokenizers import Tokenizer
 
 from runtime.config import RuntimeConfig
-from runtime.messages import EngineInfo
 from runtime.model_source import open_model
+from runtime.worker import engine_info
 from tests.engine_harness import EngineHarness
 from tests.model_file import default_model_path
 from tests.real_model import RealModel
@@ -28,19 +28,5 @@ def real_model() -> RealModel:
     )
     source = open_model(config.model)
     loaded = load_executor(source, config)
-    info = EngineInfo(
-        engine_id="engine",
-        incarnation="first",
-        model_hash=source.content_hash(),
-        architecture=source.architecture,
-        dtype=loaded.dtype,
-        device=loaded.device,
-        vocab_size=loaded.vocab_size,
-        eos_token_ids=tuple(source.text.eos_token_ids),
-        max_model_len=loaded.max_model_len,
-        page_size=loaded.page_size,
-        num_pages=loaded.num_pages,
-        max_running=config.max_running,
-        kv_root=loaded.kv_root,
-    )
+    info = engine_info("engine", source, loaded, config)
     return RealModel(loaded.executor, info, config, Tokenizer.from_str(source.text.tokenizer_json))

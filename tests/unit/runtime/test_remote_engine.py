@@ -20,6 +20,7 @@ from runtime.messages import (
 )
 from runtime.remote_engine import CONNECTION_LOST, LOST_EVENTS, RESTARTED, RemoteEngine
 from runtime.token_engine import EngineState, EngineUnavailable
+from runtime.token_stream import TokenStream
 from tests.unit.runtime.fake_runtime import WAIT_S, FakeRuntime, engine_info, submit_message
 from tests.waiting import until
 
@@ -52,6 +53,15 @@ async def started(
     await engine.start()
     stack.push_async_callback(engine.stop)
     return engine
+
+
+async def arrived(
+    engine: RemoteEngine, runtime: FakeRuntime, *, num_choices: int = 1
+) -> TokenStream:
+    """The stream of a request that the runtime has read."""
+    stream = engine.submit(submit_message(num_choices=num_choices))
+    await runtime.expect(Submit)
+    return stream
 
 
 async def collected(stream: AsyncIterator[TokenEvent]) -> list[TokenEvent]:
@@ -98,8 +108,7 @@ async def test_events_reach_the_request_they_belong_to_in_order(
 async def test_a_stream_ends_when_each_choice_had_its_last_event(
     engine: RemoteEngine, runtime: FakeRuntime
 ) -> None:
-    stream = engine.submit(submit_message(num_choices=2))
-    await runtime.expect(Submit)
+    stream = await arrived(engine, runtime, num_choices=2)
     await runtime.send_events(
         TokenEvent("r1", 1, 0, [5], finish_reason="stop"), TokenEvent("r1", 0, 0, [6])
     )
@@ -112,8 +121,7 @@ async def test_a_stream_ends_when_each_choice_had_its_last_event(
 async def test_a_gap_or_a_repetition_fails_the_request_and_frees_it_in_the_runtime(
     engine: RemoteEngine, runtime: FakeRuntime, seq: int
 ) -> None:
-    stream = engine.submit(submit_message(num_choices=2))
-    await runtime.expect(Submit)
+    stream = await arrived(engine, runtime, num_choices=2)
     await runtime.send_events(TokenEvent("r1", 0, 0, [5]), TokenEvent("r1", 0, seq, [6]))
     events = await collected(stream)
     assert [event.token_ids for event in events] == [[5], [], []]
@@ -140,8 +148,7 @@ async def test_a_gap_in_one_request_leaves_the_others_alone(
 async def test_a_closed_stream_aborts_its_request(
     engine: RemoteEngine, runtime: FakeRuntime
 ) -> None:
-    stream = engine.submit(submit_message())
-    await runtime.expect(Submit)
+    stream = await arrived(engine, runtime)
     await stream.aclose()
     assert await runtime.expect(Abort) == Abort("r1")
     assert await collected(stream) == []
@@ -168,8 +175,7 @@ async def test_a_cancelled_consumer_aborts_its_request(
 
 
 async def test_a_finished_stream_aborts_nothing(engine: RemoteEngine, runtime: FakeRuntime) -> None:
-    stream = engine.submit(submit_message())
-    await runtime.expect(Submit)
+    stream = await arrived(engine, runtime)
     await runtime.send_events(TokenEvent("r1", 0, 0, finish_reason="stop"))
     await collected(stream)
     await stream.aclose()
@@ -182,8 +188,7 @@ async def test_a_finished_stream_aborts_nothing(engine: RemoteEngine, runtime: F
 async def test_aborting_one_choice_leaves_the_other(
     engine: RemoteEngine, runtime: FakeRuntime
 ) -> None:
-    stream = engine.submit(submit_message(num_choices=2))
-    await runtime.expect(Submit)
+    stream = await arrived(engine, runtime, num_choices=2)
     engine.abort("r1", 0)
     assert await runtime.expect(Abort) == Abort("r1", 0)
     await runtime.send_events(
@@ -211,8 +216,7 @@ async def test_an_id_in_flight_cannot_be_used_twice(engine: RemoteEngine) -> Non
 async def test_a_broken_connection_fails_each_open_choice_with_engine_died(
     engine: RemoteEngine, runtime: FakeRuntime
 ) -> None:
-    stream = engine.submit(submit_message(num_choices=2))
-    await runtime.expect(Submit)
+    stream = await arrived(engine, runtime, num_choices=2)
     await runtime.send_events(TokenEvent("r1", 0, 0, [5]))
     assert (await anext(stream)).token_ids == [5]
     runtime.close()
@@ -241,8 +245,7 @@ async def test_silence_fails_requests_and_the_next_pong_heals(
 ) -> None:
     engine = await started(runtime, stack, hang_timeout_s=4 * HEARTBEAT_S)
     await engine.wait_ready(WAIT_S)
-    stream = engine.submit(submit_message())
-    await runtime.expect(Submit)
+    stream = await arrived(engine, runtime)
     runtime.is_answering = False
     (event,) = await collected(stream)
     assert event.error is not None
@@ -258,8 +261,7 @@ async def test_tokens_without_pongs_are_a_sign_of_life(
 ) -> None:
     engine = await started(runtime, stack, hang_timeout_s=4 * HEARTBEAT_S)
     await engine.wait_ready(WAIT_S)
-    stream = engine.submit(submit_message())
-    await runtime.expect(Submit)
+    stream = await arrived(engine, runtime)
     runtime.is_answering = False
     for seq in range(12):
         await runtime.send_events(TokenEvent("r1", 0, seq, [seq]))
@@ -271,8 +273,7 @@ async def test_tokens_without_pongs_are_a_sign_of_life(
 async def test_a_pong_of_a_new_incarnation_fails_what_the_old_one_had(
     engine: RemoteEngine, runtime: FakeRuntime
 ) -> None:
-    stream = engine.submit(submit_message())
-    await runtime.expect(Submit)
+    stream = await arrived(engine, runtime)
     runtime.info = engine_info("second")
     (event,) = await collected(stream)
     assert event.error is not None
@@ -284,8 +285,7 @@ async def test_a_pong_of_a_new_incarnation_fails_what_the_old_one_had(
 async def test_events_of_another_incarnation_are_not_taken_for_the_request(
     engine: RemoteEngine, runtime: FakeRuntime
 ) -> None:
-    stream = engine.submit(submit_message())
-    await runtime.expect(Submit)
+    stream = await arrived(engine, runtime)
     await runtime.send_events(TokenEvent("r1", 0, 0, [9]), incarnation="second")
     (event,) = await collected(stream)
     assert event.token_ids == []
@@ -293,8 +293,7 @@ async def test_events_of_another_incarnation_are_not_taken_for_the_request(
 
 
 async def test_repeated_pongs_change_nothing(engine: RemoteEngine, runtime: FakeRuntime) -> None:
-    stream = engine.submit(submit_message())
-    await runtime.expect(Submit)
+    stream = await arrived(engine, runtime)
     pong = Pong(PROTOCOL_VERSION, runtime.info, EngineStats(steps=9))
     for _ in range(3):
         await runtime.send(pong)
@@ -305,8 +304,7 @@ async def test_repeated_pongs_change_nothing(engine: RemoteEngine, runtime: Fake
 async def test_garbage_from_the_runtime_is_logged_and_ignored(
     engine: RemoteEngine, runtime: FakeRuntime, caplog: pytest.LogCaptureFixture
 ) -> None:
-    stream = engine.submit(submit_message())
-    await runtime.expect(Submit)
+    stream = await arrived(engine, runtime)
     for frame in (b"", b"\xc1", b"\x81\xa4type\xa8NoSuch", wire.encode(submit_message())):
         await runtime.send_frame(frame)
     await runtime.send_events(TokenEvent("unknown", 0, 0), TokenEvent("r1", 77, 0))
@@ -342,8 +340,7 @@ async def test_a_refusal_is_a_failure_with_the_runtimes_reason(
 async def test_a_runtime_that_let_go_of_this_gateway_is_greeted_again(
     engine: RemoteEngine, runtime: FakeRuntime
 ) -> None:
-    stream = engine.submit(submit_message())
-    await runtime.expect(Submit)
+    stream = await arrived(engine, runtime)
     await runtime.send(Goodbye("you were silent"))
     (event,) = await collected(stream)
     assert event.error is not None
@@ -354,8 +351,7 @@ async def test_a_runtime_that_let_go_of_this_gateway_is_greeted_again(
 async def test_stop_aborts_and_fails_what_is_in_flight_and_may_be_repeated(
     engine: RemoteEngine, runtime: FakeRuntime
 ) -> None:
-    stream = engine.submit(submit_message())
-    await runtime.expect(Submit)
+    stream = await arrived(engine, runtime)
     await engine.stop()
     await engine.stop()
     assert await runtime.expect(Abort) == Abort("r1")
