@@ -1,0 +1,85 @@
+"""What a decoder computes, as data: sizes, constants and which parts each layer has.
+
+Every supported architecture is an instance of it (runtime/models/); the reference forward
+(runtime/decoder.py) and the native step (runtime/native/) both read it and know no architecture
+by name. No torch.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Activation = Literal["silu", "gelu_tanh"]
+
+
+@dataclass(frozen=True, slots=True)
+class RotarySpec:
+    """Rotary positions of the pairs (i, i + d / 2) of a head.
+
+    `inverse_frequencies`: one a pair, radians a position; whatever scaling the model has (linear,
+    llama3, yarn, longrope) is in them. `magnitude` multiplies cos and sin.
+    """
+
+    inverse_frequencies: tuple[float, ...]
+    magnitude: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class LayerSpec:
+    """One layer. `window`: how many tokens a token sees, itself included; None = all before it.
+    `has_experts`: a router and experts in place of the dense feed-forward."""
+
+    rotary: RotarySpec
+    window: int | None = None
+    has_experts: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertSpec:
+    """Mixture of experts: the router's softmax over `num_experts`, of which the best `num_used`
+    run; `normalize` divides their weights by their sum."""
+
+    num_experts: int
+    num_used: int
+    ffn_size: int
+    normalize: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DecoderSpec:
+    """A decoder-only transformer with RMS norms, grouped-query attention and a gated feed-forward.
+
+        x = embedding[token] * embedding_scale
+        for each layer:
+            x += post_norm(attention(norm(x)))      (post norms only if `has_post_norms`)
+            x += post_norm(ffn(norm(x)))            ffn(x) = down(activation(gate(x)) * up(x))
+        logits = softcap(output(norm(x)))           softcap(x) = c * tanh(x / c)
+
+    `has_qkv_bias` adds a bias to q, k and v; `has_qk_norm` norms each head of q and k before the
+    rotation; scores are `attention_scale` * q k, through a softcap where `attention_softcap` is
+    set. Norm weights multiply (models that store w - 1 are changed when loaded).
+    Lengths in tokens.
+    """
+
+    hidden_size: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    ffn_size: int
+    vocab_size: int
+    max_position: int
+    norm_eps: float
+    attention_scale: float
+    tied_embeddings: bool
+    layers: tuple[LayerSpec, ...]
+    activation: Activation = "silu"
+    embedding_scale: float = 1.0
+    has_qkv_bias: bool = False
+    has_qk_norm: bool = False
+    has_post_norms: bool = False
+    attention_softcap: float | None = None
+    logit_softcap: float | None = None
+    experts: ExpertSpec | None = None
+
+    @property
+    def num_layers(self) -> int:
+        return len(self.layers)
