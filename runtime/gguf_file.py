@@ -4,14 +4,16 @@ Knows the container, not what is in it. No torch, no numpy; nothing is read beyo
 until a tensor's bytes are asked for. Format: the GGUF specification, versions 2 and 3.
 """
 
+import itertools
 import math
 import mmap
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from runtime.errors import ModelError
+from runtime.gguf_types import TENSOR_TYPES, TensorType
 
 MetadataValue = int | float | bool | str | list[int] | list[float] | list[bool] | list[str]
 
@@ -25,34 +27,6 @@ _STRING, _ARRAY = 8, 9
 _SCALAR_FORMATS = {
     0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d",
 }  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class TensorType:
-    """One ggml storage type: `block_len` weights are stored in `block_bytes` bytes."""
-
-    name: str
-    block_len: int
-    block_bytes: int
-
-
-# Numbers and sizes: ggml's enum ggml_type. Types that cannot be dequantized here are listed
-# too, so that the error can name them.
-TENSOR_TYPES: Mapping[int, TensorType] = {
-    0: TensorType("F32", 1, 4),
-    1: TensorType("F16", 1, 2),
-    2: TensorType("Q4_0", 32, 18),
-    3: TensorType("Q4_1", 32, 20),
-    6: TensorType("Q5_0", 32, 22),
-    7: TensorType("Q5_1", 32, 24),
-    8: TensorType("Q8_0", 32, 34),
-    10: TensorType("Q2_K", 256, 84),
-    11: TensorType("Q3_K", 256, 110),
-    12: TensorType("Q4_K", 256, 144),
-    13: TensorType("Q5_K", 256, 176),
-    14: TensorType("Q6_K", 256, 210),
-    30: TensorType("BF16", 1, 2),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,14 +138,16 @@ def _place_tensors(
     cursor: "_Cursor", *, metadata: dict[str, MetadataValue], entries: list[_TensorEntry]
 ) -> dict[str, TensorInfo]:
     alignment = metadata.get("general.alignment", DEFAULT_ALIGNMENT)
-    if not isinstance(alignment, int) or alignment <= 0:
-        raise ModelError(f"general.alignment is {alignment!r}, a positive number is expected")
+    if not isinstance(alignment, int) or alignment <= 0 or alignment % 8:
+        raise ModelError(f"general.alignment is {alignment!r}, a multiple of 8 is expected")
     data_start = -(-cursor.position // alignment) * alignment
     tensors: dict[str, TensorInfo] = {}
     for entry in entries:
         if entry.name in tensors:
             raise ModelError(f"tensor {entry.name!r} is listed twice")
         info = _place_tensor(entry, data_start)
+        if entry.relative_offset % alignment:
+            raise ModelError(f"tensor {info.name!r} does not begin at a multiple of {alignment}")
         if info.offset + info.num_bytes > len(cursor.buffer):
             raise ModelError(
                 f"tensor {info.name!r} ends at byte {info.offset + info.num_bytes}, after the end"
@@ -179,13 +155,26 @@ def _place_tensors(
                 " again"
             )
         tensors[entry.name] = info
+    _refuse_overlaps(tensors.values())
     return tensors
+
+
+def _refuse_overlaps(tensors: Iterable[TensorInfo]) -> None:
+    in_file = sorted(tensors, key=lambda info: info.offset)
+    for first, second in itertools.pairwise(in_file):
+        if second.offset < first.offset + first.num_bytes:
+            raise ModelError(
+                f"tensors {first.name!r} and {second.name!r} lie over each other; the header is"
+                " damaged"
+            )
 
 
 def _place_tensor(entry: _TensorEntry, data_start: int) -> TensorInfo:
     tensor_type = TENSOR_TYPES.get(entry.type_number)
     if tensor_type is None:
         raise ModelError(f"tensor {entry.name!r} has unknown type number {entry.type_number}")
+    if 0 in entry.shape:
+        raise ModelError(f"tensor {entry.name!r} of shape {entry.shape} holds no weights")
     row_len = entry.shape[-1] if entry.shape else 1
     if row_len % tensor_type.block_len:
         raise ModelError(
@@ -255,7 +244,7 @@ class _Cursor:
         buffer, position, end = self.buffer, self.position, len(self.buffer)
         if count * 8 > end:
             raise ModelError(f"the header is damaged (an array of {count} strings)")
-        read_length: Callable[..., tuple[int]] = struct.Struct("<Q").unpack_from
+        read_length = struct.Struct("<Q").unpack_from
         strings = []
         for _ in range(count):
             if position + 8 > end:

@@ -3,19 +3,31 @@
 What the names mean, and which must be there, is the business of runtime/models/.
 """
 
+import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from runtime.dequantize import dequantize, is_supported
+from runtime.dequantize import dequantize, is_supported, supported_types
 from runtime.errors import ModelError
 from runtime.gguf_file import GgufFile
 from runtime.model_facts import ModelSource, WeightFolder
 
 _FLOAT_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTensor:
+    """A tensor as it lies in a GGUF file. `data`: [rows, row_bytes] uint8 (a vector is one row),
+    shared with the file: not to be written to. A row holds whole blocks of `type_name`."""
+
+    type_name: str
+    shape: tuple[int, ...]
+    data: Tensor
 
 
 class WeightReader(Protocol):
@@ -28,6 +40,14 @@ class WeightReader(Protocol):
     def read(self, name: str) -> Tensor:
         """The weights in shape, in a floating dtype; may share memory with the file, so that
         the caller must copy. Raises: ModelError for an unreadable or unsupported tensor."""
+
+    def read_rows(self, name: str, start: int, stop: int) -> Tensor:
+        """[start, stop) of the first dimension, as `read` gives them: so that a large tensor
+        need not be there in float32 as a whole. Raises: as `read`."""
+
+    def stored(self, name: str) -> StoredTensor | None:
+        """The tensor's own blocks, where the files hold ggml's; else None.
+        Raises: ModelError for a type that cannot be read."""
 
 
 def open_weights(source: ModelSource) -> WeightReader:
@@ -45,14 +65,27 @@ class GgufWeights:
         self.shapes = {name: info.shape for name, info in file.tensors.items()}
 
     def read(self, name: str) -> Tensor:
+        stored = self.stored(name)
+        return dequantize(stored.data.view(-1), stored.type_name).view(stored.shape)
+
+    def read_rows(self, name: str, start: int, stop: int) -> Tensor:
+        stored = self.stored(name)
+        if len(stored.shape) == 1:
+            return self.read(name)[start:stop]
+        rows_in_each = stored.data.shape[0] // stored.shape[0]
+        rows = stored.data[start * rows_in_each : stop * rows_in_each]
+        return dequantize(rows.reshape(-1), stored.type_name).view(-1, *stored.shape[1:])
+
+    def stored(self, name: str) -> StoredTensor:
         info = self._file.tensors[name]
         if not is_supported(info.type.name):
             raise ModelError(
                 f"{self._file.path}: tensor {name!r} is stored as {info.type.name}, which is not"
-                " supported (supported: F32, F16, BF16, Q4_0, Q4_1, Q8_0)"
+                f" supported (supported: {', '.join(supported_types())})"
             )
-        stored = torch.frombuffer(self._file.tensor_bytes(info), dtype=torch.uint8)
-        return dequantize(stored, info.type.name).view(info.shape)
+        data = torch.frombuffer(self._file.tensor_bytes(info), dtype=torch.uint8)
+        num_rows = math.prod(info.shape[:-1])
+        return StoredTensor(info.type.name, info.shape, data.view(num_rows, -1))
 
 
 class SafetensorsWeights:
@@ -73,7 +106,15 @@ class SafetensorsWeights:
             self._shards |= dict.fromkeys(shapes, shard)
 
     def read(self, name: str) -> Tensor:
-        tensor: Tensor = self._shards[name].get_tensor(name)
+        return self._checked(name, self._shards[name].get_tensor(name))
+
+    def read_rows(self, name: str, start: int, stop: int) -> Tensor:
+        return self._checked(name, self._shards[name].get_slice(name)[start:stop])
+
+    def stored(self, name: str) -> None:  # noqa: ARG002
+        return None
+
+    def _checked(self, name: str, tensor: Tensor) -> Tensor:
         if tensor.dtype not in _FLOAT_DTYPES:
             raise ModelError(f"tensor {name!r} is stored as {tensor.dtype}, which is not supported")
         return tensor

@@ -107,6 +107,43 @@ def test_an_unknown_storage_type_is_named(file: Path, tmp_path: Path) -> None:
         GgufFile.open(damaged(file, tmp_path, at=at, new=struct.pack("<I", 99)))
 
 
+# Where the entry of a tensor of one dimension has its length and its offset, after its name.
+LENGTH, OFFSET = 4, 4 + 8 + 4
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        (LENGTH, 0, "holds no weights"),
+        (LENGTH, 2**62, "after the end of the file"),
+        (OFFSET, 2**62, "after the end of the file"),
+        (OFFSET, 0, "'token_embd.weight' and 'output_norm.weight' lie over each other"),
+        (OFFSET, 4, "does not begin at a multiple of 32"),
+    ],
+)
+def test_a_tensor_that_cannot_lie_there_is_named(
+    file: Path, tmp_path: Path, field: int, value: int, message: str
+) -> None:
+    name = b"output_norm.weight"
+    at = file.read_bytes().index(name) + len(name) + field
+    with pytest.raises(ModelError, match=message):
+        GgufFile.open(damaged(file, tmp_path, at=at, new=struct.pack("<Q", value)))
+
+
+def test_a_tensor_listed_twice_is_named(file: Path, tmp_path: Path) -> None:
+    at = file.read_bytes().index(b"blk.1.ffn_up.weight")
+    with pytest.raises(ModelError, match=r"'blk\.0\.ffn_up\.weight' is listed twice"):
+        GgufFile.open(damaged(file, tmp_path, at=at, new=b"blk.0"))
+
+
+def test_an_odd_alignment_is_refused(tmp_path: Path) -> None:
+    path = write_tiny_gguf(tmp_path / "odd.gguf", metadata={"general.alignment": 32})
+    key = b"general.alignment"
+    at = path.read_bytes().index(key) + len(key) + 4
+    with pytest.raises(ModelError, match="general.alignment is 12, a multiple of 8 is expected"):
+        GgufFile.open(damaged(path, tmp_path, at=at, new=struct.pack("<I", 12)))
+
+
 def test_reading_changes_nothing_in_the_file(file: Path) -> None:
     before = file.read_bytes()
     opened = GgufFile.open(file)

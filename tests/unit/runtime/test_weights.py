@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import gguf
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -155,3 +156,44 @@ def test_a_gguf_bias_is_named(tmp_path: Path) -> None:
     path = write_tiny_gguf(tmp_path / "tiny.gguf", extra={"blk.0.attn_q.bias": (64,)})
     with pytest.raises(ModelError, match=r"'blk.0.attn_q.bias' is not part"):
         load(path)
+
+
+@pytest.mark.parametrize("kind", ["gguf", "folder"])
+def test_rows_are_those_of_the_whole_tensor(kind: str, folder: Path, tmp_path: Path) -> None:
+    source = open_model(write_tiny_gguf(tmp_path / "t.gguf") if kind == "gguf" else folder)
+    reader = open_weights(source)
+    assert len(reader.shapes) > 10
+    for name, shape in reader.shapes.items():
+        rows = reader.read_rows(name, 3, shape[0] - 2)
+        assert rows.shape == (shape[0] - 5, *shape[1:])
+        assert torch.equal(rows, reader.read(name)[3:-2])
+
+
+def test_stored_blocks_of_a_gguf_file_are_its_own_bytes(tmp_path: Path) -> None:
+    path = write_tiny_gguf(tmp_path / "tiny.gguf")
+    reader = open_weights(open_model(path))
+    for tensor in gguf.GGUFReader(str(path)).tensors:
+        stored = reader.stored(tensor.name)
+        assert stored is not None
+        assert (stored.type_name, stored.shape) == (
+            tensor.tensor_type.name,
+            reader.shapes[tensor.name],
+        )
+        assert stored.data.numpy().tobytes() == tensor.data.tobytes()
+        assert stored.data.shape[0] == (1 if len(stored.shape) == 1 else stored.shape[0])
+
+
+def test_a_folder_has_no_stored_blocks(folder: Path) -> None:
+    reader = open_weights(open_model(folder))
+    assert reader.stored("model.norm.weight") is None
+
+
+def test_a_type_without_weights_is_named_with_what_can_be_read(tmp_path: Path) -> None:
+    path = write_tiny_gguf(tmp_path / "tiny.gguf")
+    name = b"output_norm.weight"
+    content = bytearray(path.read_bytes())
+    at = content.index(name) + len(name) + 4 + 8  # dimensions come first, then the type
+    content[at : at + 4] = (26).to_bytes(4, "little")
+    path.write_bytes(content)
+    with pytest.raises(ModelError, match=r"'output_norm.weight' is stored as I32.*Q4_K.*NVFP4"):
+        open_weights(open_model(path)).read("output_norm.weight")
