@@ -16,8 +16,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from runtime.batch import PageCopy, ScheduledBatch, ScheduledRow
+from runtime.decoder_spec import DecoderSpec
 from runtime.hardware import allocate_zeroed
-from runtime.model_facts import ModelParameters
 
 LAYOUT_VERSION = 1  # goes up when the order of bytes inside a page changes
 BLOCK_LEN = 64  # queries of a prompt attended at once: their scores stay in the cache
@@ -86,7 +86,7 @@ class PagedAttention:
 
     def __init__(
         self,
-        parameters: ModelParameters,
+        spec: DecoderSpec,
         *,
         num_pages: int,
         page_size: int,
@@ -94,21 +94,21 @@ class PagedAttention:
         device: torch.device,
         share_prefixes: bool = True,
     ) -> None:
-        self._p = parameters
+        self._spec = spec
         self._page_size = page_size
         self._device = device
         self._dtype = dtype
         self._share_prefixes = share_prefixes
-        self._scale = parameters.head_dim**-0.5
-        shape = (parameters.num_kv_heads, num_pages, page_size, parameters.head_dim)
+        self._scale = spec.attention_scale
+        shape = (spec.num_kv_heads, num_pages, page_size, spec.head_dim)
         # Zeroed, as masked slots still enter a product: 0 * NaN would be NaN.
         self._keys = [allocate_zeroed(shape, dtype, device=device) for _ in self._layers()]
         self._values = [allocate_zeroed(shape, dtype, device=device) for _ in self._layers()]
 
     @staticmethod
-    def page_bytes(parameters: ModelParameters, *, page_size: int, dtype: torch.dtype) -> int:
+    def page_bytes(spec: DecoderSpec, *, page_size: int, dtype: torch.dtype) -> int:
         """Memory of one page over all layers."""
-        per_token = 2 * parameters.num_layers * parameters.num_kv_heads * parameters.head_dim
+        per_token = 2 * spec.num_layers * spec.num_kv_heads * spec.head_dim
         return per_token * page_size * dtype.itemsize
 
     def copy_slots(self, copies: Iterable[PageCopy]) -> None:
@@ -158,7 +158,7 @@ class PagedAttention:
         return attended.flatten(1)
 
     def _layers(self) -> range:
-        return range(self._p.num_layers)
+        return range(self._spec.num_layers)
 
     def _indices(self, values: Sequence[int]) -> Tensor:
         return torch.tensor(values, dtype=torch.long, device=self._device)
@@ -248,7 +248,7 @@ class PagedAttention:
 
     def _decode(self, group: DecodeGroup, q: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """q: [B, H, d] -> [B, H, d]. The g query heads of a group become matmul rows."""
-        num_rows, num_groups, head_dim = q.shape[0], self._p.num_kv_heads, self._p.head_dim
+        num_rows, num_groups, head_dim = q.shape[0], self._spec.num_kv_heads, self._spec.head_dim
         q = q.view(num_rows, num_groups, -1, head_dim).transpose(0, 1)  # [G, B, g, d]
         own_shape = (num_groups, num_rows, -1, head_dim)
         own_keys = keys.index_select(1, group.page_table).view(own_shape)
@@ -298,7 +298,7 @@ class PagedAttention:
     def _attend_block(
         self, block: PrefillBlock, q: Tensor, row_keys: Tensor, row_values: Tensor
     ) -> Tensor:
-        num_rows, num_groups = block.excluded.shape[0], self._p.num_kv_heads
+        num_rows, num_groups = block.excluded.shape[0], self._spec.num_kv_heads
         q = q[block.first_token : block.first_token + block.num_tokens]
         q = F.pad(q, (0, 0, 0, 0, 0, num_rows - block.num_tokens))
         grouped = q.view(num_rows, num_groups, -1, q.shape[-1]).transpose(0, 1)  # [G, n, g, d]

@@ -5,7 +5,7 @@ Every supported architecture is an instance of it (runtime/models/); the referen
 by name. No torch.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 Activation = Literal["silu", "gelu_tanh"]
@@ -21,6 +21,14 @@ class RotarySpec:
 
     inverse_frequencies: tuple[float, ...]
     magnitude: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class LongContext:
+    """Another rotation for all layers of a runtime whose sequences may exceed `above` tokens."""
+
+    above: int
+    rotary: RotarySpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +87,19 @@ class DecoderSpec:
     attention_softcap: float | None = None
     logit_softcap: float | None = None
     experts: ExpertSpec | None = None
+    long_context: LongContext | None = None
 
     @property
     def num_layers(self) -> int:
         return len(self.layers)
+
+    def for_context(self, max_model_len: int) -> "DecoderSpec":
+        """The spec of a runtime with sequences of at most this length. It is chosen once, not for
+        each sequence, as a page of the cache must fit every sequence."""
+        long = self.long_context
+        if long is None:
+            return self
+        if max_model_len <= long.above:
+            return replace(self, long_context=None)
+        layers = tuple(replace(layer, rotary=long.rotary) for layer in self.layers)
+        return replace(self, layers=layers, long_context=None)

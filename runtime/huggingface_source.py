@@ -1,4 +1,4 @@
-"""What a Hugging Face folder says about its model: parameters and text assets.
+"""What a Hugging Face folder says about its model: what it computes and text assets.
 
 Called by open_model. Reads config.json, generation_config.json, tokenizer.json,
 tokenizer_config.json and chat_template.jinja; only the names of the safetensors files.
@@ -8,27 +8,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+from runtime.decoder_spec import DecoderSpec
 from runtime.errors import ModelError
-from runtime.model_facts import (
-    END_OF_TURN_TOKENS,
-    ModelParameters,
-    ModelSource,
-    WeightFolder,
-    check_parameters,
-)
+from runtime.model_facts import END_OF_TURN_TOKENS, ModelSource, WeightFolder
+from runtime.models.model_config import ModelConfig
+from runtime.models.registry import MODEL_TYPES
 from runtime.text_assets import TextAssets
 
 _JsonObject = dict[str, Any]
 
-# Entries of config.json whose values (other than absent or null) change what is computed.
-_PLAIN_VALUES: dict[str, tuple[object, ...]] = {
-    "attention_bias": (False,),
-    "mlp_bias": (False,),
-    "hidden_act": ("silu",),
-    "partial_rotary_factor": (1.0,),
-    "sliding_window": (),
-    "quantization_config": (),
-}
 _SPECIAL_TOKENS = ("bos_token", "eos_token", "unk_token", "pad_token")
 
 
@@ -36,19 +24,23 @@ def open_folder(path: Path) -> ModelSource:
     """Raises: ModelError, one line."""
     config = _read_json(path / "config.json")
     architecture = config.get("model_type")
-    if architecture != "llama":
-        raise ModelError(f"{path}: model_type {architecture!r} is not supported (only llama)")
+    blueprint_of = MODEL_TYPES.get(str(architecture))
+    if blueprint_of is None:
+        raise ModelError(
+            f"{path}: model_type {architecture!r} is not supported"
+            f" (supported: {', '.join(sorted(MODEL_TYPES))})"
+        )
     try:
-        _refuse_variants(config)
-        parameters = check_parameters(_read_parameters(config), path)
+        blueprint = blueprint_of(ModelConfig(config))
     except (TypeError, ValueError, ZeroDivisionError) as error:
         raise ModelError(f"{path / 'config.json'}: {error}") from None
     weight_files = _weight_files(path)
     return ModelSource(
         path=path,
-        architecture="llama",
-        parameters=parameters,
-        text=_read_text(path, config=config, parameters=parameters),
+        architecture=str(architecture),
+        spec=blueprint.spec,
+        weight_map=blueprint.weight_map,
+        text=_read_text(path, config=config, spec=blueprint.spec),
         weights=WeightFolder(weight_files),
         identity_files=(path / "config.json", path / "tokenizer.json", *weight_files),
     )
@@ -68,46 +60,6 @@ def _read_json(path: Path, *, required: bool = True) -> _JsonObject:
     return content
 
 
-def _refuse_variants(config: _JsonObject) -> None:
-    for key, plain in _PLAIN_VALUES.items():
-        value = config.get(key)
-        if value is not None and value not in plain:
-            raise ValueError(f"{key} = {value!r} is not supported")
-    for key in ("rope_scaling", "rope_parameters"):
-        rope = config.get(key) or {}
-        kind = rope.get("rope_type", rope.get("type", "default"))
-        if kind != "default":
-            raise ValueError(f"rope scaling of type {kind!r} ({key}) is not supported")
-
-
-def _read_parameters(config: _JsonObject) -> ModelParameters:
-    hidden_size = _integer(config, "hidden_size")
-    num_heads = _integer(config, "num_attention_heads")
-    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
-    return ModelParameters(
-        hidden_size=hidden_size,
-        num_layers=_integer(config, "num_hidden_layers"),
-        num_heads=num_heads,
-        num_kv_heads=_integer(config, "num_key_value_heads", num_heads),
-        head_dim=_integer(config, "head_dim", hidden_size // num_heads),
-        ffn_size=_integer(config, "intermediate_size"),
-        vocab_size=_integer(config, "vocab_size"),
-        max_position=_integer(config, "max_position_embeddings", 2048),
-        rope_theta=float(rope.get("rope_theta") or config.get("rope_theta") or 10_000.0),
-        norm_eps=float(config.get("rms_norm_eps", 1e-6)),
-        tied_embeddings=bool(config.get("tie_word_embeddings", False)),
-    )
-
-
-def _integer(config: _JsonObject, key: str, default: int | None = None) -> int:
-    value = config.get(key)
-    if value is None:
-        value = default
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise ValueError(f"{key} must be a whole number, it is {value!r}")
-    return value
-
-
 def _weight_files(path: Path) -> tuple[Path, ...]:
     """The shards that the index names, else the single file."""
     index = path / "model.safetensors.index.json"
@@ -124,7 +76,7 @@ def _weight_files(path: Path) -> tuple[Path, ...]:
     return files
 
 
-def _read_text(path: Path, *, config: _JsonObject, parameters: ModelParameters) -> TextAssets:
+def _read_text(path: Path, *, config: _JsonObject, spec: DecoderSpec) -> TextAssets:
     tokenizer = _read_json(path / "tokenizer.json")
     settings = _read_json(path / "tokenizer_config.json", required=False)
     special_tokens = _special_tokens(settings)
@@ -133,12 +85,12 @@ def _read_text(path: Path, *, config: _JsonObject, parameters: ModelParameters) 
     bos_id = ids.get(special_tokens.get("bos_token", ""), config.get("bos_token_id"))
     return TextAssets(
         tokenizer_json=json.dumps(tokenizer, ensure_ascii=False, separators=(",", ":")),
-        vocab_size=parameters.vocab_size,
+        vocab_size=spec.vocab_size,
         eos_token_ids=_eos_token_ids(path, config=config, added_tokens=ids),
         bos_token_id=bos_id if isinstance(bos_id, int) else None,
         add_bos=_adds_bos(settings, tokenizer, bos_token=special_tokens.get("bos_token")),
         chat_template=_chat_template(path, settings),
-        max_position=parameters.max_position,
+        max_position=spec.max_position,
         special_tokens=special_tokens,
     )
 

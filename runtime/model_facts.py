@@ -1,4 +1,5 @@
-"""What is known of a model on disk before its weights are read: sizes, text assets, identity.
+"""What is known of a model on disk before its weights are read: its computation, where its
+weights lie, text assets, identity.
 
 Filled by runtime/gguf_source.py and runtime/huggingface_source.py; the weights themselves are
 read by runtime/weights.py. No torch.
@@ -9,9 +10,11 @@ import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from runtime.decoder_spec import DecoderSpec
 from runtime.errors import ModelError
 from runtime.gguf_file import GgufFile
 from runtime.text_assets import TextAssets
+from runtime.weight_map import WeightMap
 
 # Tokens by which models end a turn or a text; where the vocabulary has one as a control token,
 # it ends the answer whatever the file names as the end of sequence.
@@ -19,23 +22,6 @@ END_OF_TURN_TOKENS = (
     "<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>", "</s>", "<|end|>",
 )  # fmt: skip
 _HASH_CHUNK_BYTES = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class ModelParameters:
-    """Sizes and constants of a decoder; lengths in tokens, `rope_theta` the rotary base."""
-
-    hidden_size: int
-    num_layers: int
-    num_heads: int
-    num_kv_heads: int
-    head_dim: int
-    ffn_size: int
-    vocab_size: int
-    max_position: int
-    rope_theta: float
-    norm_eps: float
-    tied_embeddings: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +37,8 @@ class ModelSource:
 
     path: Path
     architecture: str
-    parameters: ModelParameters
+    spec: DecoderSpec
+    weight_map: WeightMap
     text: TextAssets
     weights: GgufFile | WeightFolder
     identity_files: tuple[Path, ...]
@@ -64,21 +51,6 @@ class ModelSource:
             if self._hash is None:
                 self._hash = _hash_files(self.identity_files)
             return self._hash
-
-
-def check_parameters(parameters: ModelParameters, path: Path) -> ModelParameters:
-    """The parameters themselves. Raises: ModelError where they contradict each other."""
-    p = parameters
-    sizes = (p.hidden_size, p.num_layers, p.num_heads, p.num_kv_heads, p.head_dim, p.ffn_size)
-    if min(*sizes, p.vocab_size, p.max_position) <= 0:
-        raise ModelError(f"{path}: a size of the model is not positive ({p})")
-    if p.num_heads % p.num_kv_heads:
-        raise ModelError(
-            f"{path}: {p.num_heads} query heads cannot share {p.num_kv_heads} key-value heads"
-        )
-    if p.head_dim % 2:
-        raise ModelError(f"{path}: rotary positions need an even head size, not {p.head_dim}")
-    return parameters
 
 
 def _hash_files(files: tuple[Path, ...]) -> str:

@@ -14,13 +14,13 @@ from prefix_cache.identity import KvLayout
 from runtime.attention import LAYOUT_VERSION, AttentionPlan, PagedAttention
 from runtime.batch import Executor, SampledToken, SamplePlan, ScheduledBatch
 from runtime.config import ResolvedConfig, RuntimeConfig, resolve
+from runtime.decoder import Decoder
+from runtime.decoder_spec import DecoderSpec
+from runtime.decoder_weights import load_decoder_weights
 from runtime.errors import ConfigError
 from runtime.hardware import detect_hardware
-from runtime.model_facts import ModelParameters, ModelSource
-from runtime.models.llama import LlamaModel
-from runtime.models.llama_weights import load_llama_weights
+from runtime.model_facts import ModelSource
 from runtime.sampler import sample
-from runtime.weights import open_weights
 
 # A matmul pays for each number of rows it has not seen yet (0.8 ms a shape in bfloat16, 0.4 in
 # float32), so batches are padded to one of these numbers.
@@ -58,23 +58,29 @@ def load_executor(source: ModelSource, config: RuntimeConfig) -> LoadedModel:
     if resolved.num_threads is not None:
         torch.set_num_threads(resolved.num_threads)
     dtype: torch.dtype = getattr(torch, resolved.dtype)
-    num_pages = _num_pages(source.parameters, config, dtype=dtype)
+    num_pages = _num_pages(source.spec, config, dtype=dtype)
     max_model_len = settle_max_model_len(
         asked=config.max_model_len,
-        model_limit=source.parameters.max_position,
+        model_limit=source.spec.max_position,
         pool_tokens=num_pages * config.page_size,
     )
+    spec = source.spec.for_context(max_model_len)
     return LoadedModel(
         executor=_build_executor(
-            source, config, resolved=resolved, num_pages=num_pages, max_model_len=max_model_len
+            source,
+            spec,
+            resolved=resolved,
+            num_pages=num_pages,
+            page_size=config.page_size,
+            max_model_len=max_model_len,
         ),
         num_pages=num_pages,
         page_size=config.page_size,
         max_model_len=max_model_len,
         dtype=resolved.dtype,
         device=resolved.device,
-        kv_root=_kv_layout(source, resolved).digest(),
-        vocab_size=source.parameters.vocab_size,
+        kv_root=_kv_layout(source, spec, resolved).digest(),
+        vocab_size=spec.vocab_size,
     )
 
 
@@ -98,9 +104,7 @@ def settle_max_model_len(*, asked: int | None, model_limit: int, pool_tokens: in
 class TorchExecutor:
     """Implements runtime.batch.Executor with torch."""
 
-    def __init__(
-        self, model: LlamaModel, attention: PagedAttention, *, device: torch.device
-    ) -> None:
+    def __init__(self, model: Decoder, attention: PagedAttention, *, device: torch.device) -> None:
         self._model = model
         self._attention = attention
         self._device = device
@@ -166,8 +170,8 @@ def _pad(values: Tensor) -> Tensor:
     return torch.nn.functional.pad(values, (0, padded_rows - num_rows))
 
 
-def _num_pages(parameters: ModelParameters, config: RuntimeConfig, *, dtype: torch.dtype) -> int:
-    page_bytes = PagedAttention.page_bytes(parameters, page_size=config.page_size, dtype=dtype)
+def _num_pages(spec: DecoderSpec, config: RuntimeConfig, *, dtype: torch.dtype) -> int:
+    page_bytes = PagedAttention.page_bytes(spec, page_size=config.page_size, dtype=dtype)
     num_pages = config.kv_memory_bytes // page_bytes
     if num_pages < 1:
         raise ConfigError(
@@ -179,35 +183,29 @@ def _num_pages(parameters: ModelParameters, config: RuntimeConfig, *, dtype: tor
 
 def _build_executor(
     source: ModelSource,
-    config: RuntimeConfig,
+    spec: DecoderSpec,
     *,
     resolved: ResolvedConfig,
     num_pages: int,
+    page_size: int,
     max_model_len: int,
 ) -> TorchExecutor:
     dtype: torch.dtype = getattr(torch, resolved.dtype)
     device = torch.device(resolved.device)
-    weights = load_llama_weights(
-        open_weights(source), source.parameters, dtype=dtype, device=device
-    )
+    weights = load_decoder_weights(source, dtype=dtype, device=device)
     attention = PagedAttention(
-        source.parameters,
-        num_pages=num_pages,
-        page_size=config.page_size,
-        dtype=dtype,
-        device=device,
+        spec, num_pages=num_pages, page_size=page_size, dtype=dtype, device=device
     )
-    model = LlamaModel(source.parameters, weights, max_position=max_model_len)
+    model = Decoder(spec, weights, max_position=max_model_len)
     return TorchExecutor(model, attention, device=device)
 
 
-def _kv_layout(source: ModelSource, resolved: ResolvedConfig) -> KvLayout:
-    p = source.parameters
+def _kv_layout(source: ModelSource, spec: DecoderSpec, resolved: ResolvedConfig) -> KvLayout:
     return KvLayout(
         model_hash=source.content_hash(),
         # The tokenizer lies in the same files, so their hash covers it.
         tokenizer_hash=source.content_hash(),
-        rope=f"plain base={p.rope_theta!r} dim={p.head_dim}",
+        rope=repr([(layer.rotary, layer.window) for layer in spec.layers]),
         kv_dtype=resolved.dtype,
         layout_version=LAYOUT_VERSION,
     )

@@ -8,9 +8,9 @@ from pathlib import Path
 from runtime.errors import ModelError
 from runtime.gguf_source import open_gguf
 from runtime.huggingface_source import open_folder
-from runtime.model_facts import ModelParameters, ModelSource
+from runtime.model_facts import ModelSource
 
-__all__ = ["ModelParameters", "ModelSource", "open_model"]
+__all__ = ["ModelSource", "open_model"]
 
 
 def open_model(path: str | Path) -> ModelSource:

@@ -9,21 +9,21 @@ from torch import Tensor
 
 from runtime.attention import MIN_SHARED_PAGES, PagedAttention
 from runtime.batch import PageCopy, PageId, RowKey, ScheduledBatch, ScheduledRow
-from runtime.model_facts import ModelParameters
+from runtime.decoder_spec import DecoderSpec, LayerSpec, RotarySpec
 
 HEADS, KV_HEADS, HEAD_DIM, PAGE_SIZE, NUM_PAGES = 6, 2, 8, 4, 64
-PARAMETERS = ModelParameters(
+SPEC = DecoderSpec(
     hidden_size=48,
-    num_layers=1,
     num_heads=HEADS,
     num_kv_heads=KV_HEADS,
     head_dim=HEAD_DIM,
     ffn_size=8,
     vocab_size=8,
     max_position=256,
-    rope_theta=1e4,
     norm_eps=1e-5,
+    attention_scale=HEAD_DIM**-0.5,
     tied_embeddings=True,
+    layers=(LayerSpec(RotarySpec((1.0,) * (HEAD_DIM // 2))),),
 )
 CPU = torch.device("cpu")
 
@@ -58,7 +58,7 @@ class History:
 
 def make_attention(*, share_prefixes: bool = True) -> PagedAttention:
     return PagedAttention(
-        PARAMETERS,
+        SPEC,
         num_pages=NUM_PAGES,
         page_size=PAGE_SIZE,
         dtype=torch.float32,
@@ -216,5 +216,5 @@ def test_a_copy_leaves_the_slots_after_it_alone() -> None:
 
 
 def test_page_bytes_are_keys_and_values_of_all_layers() -> None:
-    size = PagedAttention.page_bytes(PARAMETERS, page_size=16, dtype=torch.bfloat16)
+    size = PagedAttention.page_bytes(SPEC, page_size=16, dtype=torch.bfloat16)
     assert size == 2 * 1 * KV_HEADS * HEAD_DIM * 16 * 2

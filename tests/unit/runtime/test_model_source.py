@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from runtime.decoder_spec import DecoderSpec, LayerSpec, RotarySpec
 from runtime.errors import ModelError
-from runtime.model_source import ModelParameters, open_model
+from runtime.model_source import open_model
 from tests.tiny_gguf import VOCAB, write_tiny_gguf
 from tests.tiny_model import CHAT_TEMPLATE, write_tiny_model
 
@@ -35,18 +36,19 @@ def changed_folder(folder: Path, tmp_path: Path, *, file: str, changes: dict[str
 def test_a_gguf_file_gives_its_parameters(tmp_path: Path) -> None:
     source = open_model(write_tiny_gguf(tmp_path / "tiny.gguf"))
     assert source.architecture == "llama"
-    assert source.parameters == ModelParameters(
+    frequencies = tuple(10000.0 ** (-pair / 8) for pair in range(8))
+    assert source.spec == DecoderSpec(
         hidden_size=64,
-        num_layers=2,
         num_heads=4,
         num_kv_heads=2,
         head_dim=16,
         ffn_size=128,
         vocab_size=VOCAB,
         max_position=256,
-        rope_theta=10000.0,
         norm_eps=float(np.float32(1e-5)),
+        attention_scale=0.25,
         tied_embeddings=True,
+        layers=(LayerSpec(RotarySpec(frequencies)),) * 2,
     )
 
 
@@ -62,9 +64,9 @@ def test_a_gguf_file_gives_its_text_assets(tmp_path: Path) -> None:
 
 def test_a_folder_gives_its_parameters_and_text_assets(folder: Path) -> None:
     source = open_model(folder)
-    assert source.parameters.num_kv_heads == 2
-    assert source.parameters.head_dim == 16
-    assert source.parameters.tied_embeddings is False
+    assert source.spec.num_kv_heads == 2
+    assert source.spec.head_dim == 16
+    assert source.spec.tied_embeddings is False
     assert source.text.eos_token_ids == (2, 0)
     assert source.text.chat_template == CHAT_TEMPLATE
     assert source.text.special_tokens["eos_token"] == "<|im_end|>"
@@ -88,7 +90,7 @@ def test_rope_theta_is_found_under_its_newer_name_too(folder: Path, tmp_path: Pa
     changed = changed_folder(
         folder, tmp_path, file="config.json", changes={"rope_parameters": rope}
     )
-    assert open_model(changed).parameters.rope_theta == 500.0
+    assert open_model(changed).spec.layers[0].rotary.inverse_frequencies[4] == 500.0**-0.5
 
 
 @pytest.mark.parametrize(

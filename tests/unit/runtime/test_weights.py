@@ -9,9 +9,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from runtime.decoder_weights import DecoderWeights, load_decoder_weights
 from runtime.errors import ModelError
 from runtime.model_source import open_model
-from runtime.models.llama_weights import LlamaWeights, load_llama_weights
 from runtime.weights import open_weights
 from tests.reference_model import load_reference_model
 from tests.tiny_gguf import write_tiny_gguf
@@ -25,9 +25,8 @@ def folder(tmp_path: Path) -> Path:
     return write_tiny_model(tmp_path / "tiny")
 
 
-def load(path: Path, dtype: torch.dtype = torch.float32) -> LlamaWeights:
-    source = open_model(path)
-    return load_llama_weights(open_weights(source), source.parameters, dtype=dtype, device=CPU)
+def load(path: Path, dtype: torch.dtype = torch.float32) -> DecoderWeights:
+    return load_decoder_weights(open_model(path), dtype=dtype, device=CPU)
 
 
 def rewrite(folder: Path, **changes: torch.Tensor | None) -> None:
@@ -52,11 +51,12 @@ def shard(folder: Path) -> list[Path]:
     return [folder / file for file in files]
 
 
-def flat(weights: LlamaWeights) -> list[torch.Tensor]:
+def flat(weights: DecoderWeights) -> list[torch.Tensor]:
     tensors = [weights.embedding, weights.final_norm, weights.output.weight]
     for layer in weights.layers:
         tensors += [layer.attention_norm, layer.ffn_norm, layer.qkv.weight]
-        tensors += [layer.attention_output.weight, layer.gate_up.weight, layer.down.weight]
+        tensors += [layer.attention_output.weight]
+        tensors += [part.weight for ffn in layer.ffns for part in (ffn.gate_up, ffn.down)]
     return tensors
 
 
@@ -69,7 +69,7 @@ def test_gguf_weights_are_those_of_the_reference(tmp_path: Path) -> None:
         prefix = f"model.layers.{index}."
         attention = [state[f"{prefix}self_attn.{x}_proj.weight"] for x in "qkv"]
         assert torch.equal(layer.qkv.weight, torch.cat(attention))
-        assert torch.equal(layer.down.weight, state[f"{prefix}mlp.down_proj.weight"])
+        assert torch.equal(layer.ffns[0].down.weight, state[f"{prefix}mlp.down_proj.weight"])
 
 
 def test_a_tied_output_shares_the_embeddings_memory(tmp_path: Path) -> None:

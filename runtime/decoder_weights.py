@@ -1,0 +1,169 @@
+"""The torch weights of a decoder, read as its WeightMap says.
+
+Loading checks that every tensor is there, has the right shape, and that none is left over: a bias
+or a norm that we would not compute is an error.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from runtime.errors import ModelError
+from runtime.linear import Linear
+from runtime.model_facts import ModelSource
+from runtime.weight_map import (
+    FeedForwardMap,
+    LayerMap,
+    Matrix,
+    MatrixPart,
+    Vector,
+    VectorPart,
+    WeightMap,
+)
+from runtime.weights import WeightReader, open_weights
+
+
+@dataclass(frozen=True, slots=True)
+class FeedForwardWeights:
+    """A gated feed-forward, or one expert. `gate_up` is stacked: one matmul reads x once."""
+
+    gate_up: Linear
+    down: Linear
+
+
+@dataclass(frozen=True, slots=True)
+class LayerWeights:
+    """One decoder layer; what the spec does not have is None. `qkv` is stacked, `qkv_bias` in the
+    dtype of the matrices, norms are float32. `ffns`: one, or with a router one an expert."""
+
+    attention_norm: Tensor
+    qkv: Linear
+    qkv_bias: Tensor | None
+    q_norm: Tensor | None
+    k_norm: Tensor | None
+    attention_output: Linear
+    post_attention_norm: Tensor | None
+    ffn_norm: Tensor
+    router: Linear | None
+    ffns: tuple[FeedForwardWeights, ...]
+    post_ffn_norm: Tensor | None
+
+
+@dataclass(frozen=True, slots=True)
+class DecoderWeights:
+    """All weights of a model on its device. A tied output shares the embedding's memory."""
+
+    embedding: Tensor
+    layers: tuple[LayerWeights, ...]
+    final_norm: Tensor
+    output: Linear
+
+
+def load_decoder_weights(
+    source: ModelSource, *, dtype: torch.dtype, device: torch.device
+) -> DecoderWeights:
+    """Raises: ModelError naming the first tensor that is missing, left over or misshaped."""
+    reader = open_weights(source)
+    check_tensors(reader.shapes, source.weight_map, architecture=source.architecture)
+    return _Loader(reader, dtype=dtype, device=device).load(source.weight_map)
+
+
+def check_tensors(
+    found: Mapping[str, tuple[int, ...]], weight_map: WeightMap, *, architecture: str
+) -> None:
+    """Raises: ModelError naming the first tensor of the files that does not fit the map."""
+    for name, shape in weight_map.shapes.items():
+        if name not in found:
+            raise ModelError(f"tensor {name!r} is missing from the model's files")
+        if found[name] != shape:
+            raise ModelError(f"tensor {name!r} has shape {found[name]}, {shape} is expected")
+    for name in found:
+        if name not in weight_map.shapes and name not in weight_map.ignored:
+            raise ModelError(
+                f"tensor {name!r} is not part of a plain {architecture} model; this variant is not"
+                " supported"
+            )
+
+
+class _Loader:
+    def __init__(self, reader: WeightReader, *, dtype: torch.dtype, device: torch.device) -> None:
+        self._reader = reader
+        self._dtype = dtype
+        self._device = device
+
+    def load(self, weights: WeightMap) -> DecoderWeights:
+        embedding = self._matrix(weights.embedding)
+        output = embedding if weights.output is None else self._matrix(weights.output)
+        return DecoderWeights(
+            embedding=embedding,
+            layers=tuple(self._layer(layer) for layer in weights.layers),
+            final_norm=self._vector(weights.final_norm),
+            output=Linear(output),
+        )
+
+    def _layer(self, layer: LayerMap) -> LayerWeights:
+        qkv_bias = self._optional_vector(layer.qkv_bias)
+        return LayerWeights(
+            attention_norm=self._vector(layer.attention_norm),
+            qkv=Linear(self._matrix(layer.qkv)),
+            qkv_bias=None if qkv_bias is None else qkv_bias.to(self._dtype),
+            q_norm=self._optional_vector(layer.q_norm),
+            k_norm=self._optional_vector(layer.k_norm),
+            attention_output=Linear(self._matrix(layer.attention_output)),
+            post_attention_norm=self._optional_vector(layer.post_attention_norm),
+            ffn_norm=self._vector(layer.ffn_norm),
+            router=None if layer.router is None else Linear(self._matrix(layer.router)),
+            ffns=tuple(self._ffn(ffn) for ffn in layer.ffns),
+            post_ffn_norm=self._optional_vector(layer.post_ffn_norm),
+        )
+
+    def _ffn(self, ffn: FeedForwardMap) -> FeedForwardWeights:
+        return FeedForwardWeights(
+            gate_up=Linear(self._matrix(ffn.gate_up)), down=Linear(self._matrix(ffn.down))
+        )
+
+    def _matrix(self, parts: Matrix) -> Tensor:
+        read = [self._read(part) for part in parts]
+        num_rows = [part.shape[0] for part in read]
+        stack = torch.empty(
+            (sum(num_rows), read[0].shape[1]), dtype=self._dtype, device=self._device
+        )
+        for target, part in zip(torch.split(stack, num_rows), read, strict=True):
+            target.copy_(part)
+        return stack
+
+    def _optional_vector(self, parts: Vector | None) -> Tensor | None:
+        return None if parts is None else self._vector(parts)
+
+    def _vector(self, parts: Vector) -> Tensor:
+        """A new tensor, float32."""
+        read = [self._read(part).float() + part.offset for part in parts]
+        return torch.cat(read).to(self._device)
+
+    def _read(self, part: MatrixPart | VectorPart) -> Tensor:
+        if isinstance(part, MatrixPart) and part.expert is not None:
+            tensor = self._reader.read_rows(part.tensor, part.expert, part.expert + 1)[0]
+            tensor = tensor if part.rows is None else tensor[slice(*part.rows)]
+        elif part.rows is not None:
+            tensor = self._reader.read_rows(part.tensor, *part.rows)
+        else:
+            tensor = self._reader.read(part.tensor)
+        if part.interleaved_head_dim is not None:
+            tensor = undo_rotary_interleave(tensor, head_dim=part.interleaved_head_dim)
+        return tensor
+
+
+def undo_rotary_interleave(weight: Tensor, *, head_dim: int) -> Tensor:
+    """Some GGUF files hold the rows of q and k with the two halves of a head interleaved.
+
+    | row of a head        | in the file | wanted        |
+    | -------------------- | ----------- | ------------- |
+    | pair i, first part   | 2 i         | i             |
+    | pair i, second part  | 2 i + 1     | i + d / 2     |
+
+    weight: [rows] or [rows, columns].
+    """
+    pairs = weight.view(-1, head_dim // 2, 2, *weight.shape[1:])
+    return pairs.transpose(1, 2).reshape(weight.shape)

@@ -1,0 +1,89 @@
+"""Typed access to a Hugging Face config.json, and what all architectures read from it.
+
+Called by runtime/huggingface_source.py and by the architectures. Errors are ValueErrors that the
+caller turns into a line with the file's name.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from runtime.models.blueprint import Sizes
+
+# Entries whose values (other than absent or null) change what is computed.
+PLAIN_VALUES: Mapping[str, tuple[object, ...]] = {
+    "attention_bias": (False,),
+    "mlp_bias": (False,),
+    "hidden_act": ("silu",),
+    "partial_rotary_factor": (1.0,),
+    "sliding_window": (),
+    "quantization_config": (),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ModelConfig:
+    """The entries of one config.json."""
+
+    entries: Mapping[str, Any]
+
+    def get(self, key: str) -> Any:
+        return self.entries.get(key)
+
+    def integer(self, key: str, default: int | None = None) -> int:
+        value = self.get(key)
+        if value is None:
+            value = default
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise ValueError(f"{key} must be a whole number, it is {value!r}")
+        return value
+
+    def number(self, key: str, default: float) -> float:
+        value = self.get(key)
+        if value is None:
+            return default
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            raise ValueError(f"{key} must be a number, it is {value!r}")
+        return float(value)
+
+    def flag(self, key: str, *, default: bool = False) -> bool:
+        value = self.get(key)
+        if value is None:
+            return default
+        if not isinstance(value, bool):
+            raise ValueError(f"{key} must be true or false, it is {value!r}")
+        return value
+
+    def refuse_variants(self, plain_values: Mapping[str, tuple[object, ...]]) -> None:
+        """Raises: ValueError for the first entry with a value that is not plain."""
+        for key, plain in plain_values.items():
+            value = self.get(key)
+            if value is not None and value not in plain:
+                raise ValueError(f"{key} = {value!r} is not supported")
+
+    def sizes(self, *, tied_embeddings: bool = False) -> Sizes:
+        """`tied_embeddings` is what the architecture does where the file does not say."""
+        hidden_size = self.integer("hidden_size")
+        num_heads = self.integer("num_attention_heads")
+        return Sizes(
+            hidden_size=hidden_size,
+            num_layers=self.integer("num_hidden_layers"),
+            num_heads=num_heads,
+            num_kv_heads=self.integer("num_key_value_heads", num_heads),
+            head_dim=self.integer("head_dim", hidden_size // num_heads),
+            ffn_size=self.integer("intermediate_size"),
+            vocab_size=self.integer("vocab_size"),
+            max_position=self.integer("max_position_embeddings", 2048),
+            norm_eps=self.number("rms_norm_eps", 1e-6),
+            tied_embeddings=self.flag("tie_word_embeddings", default=tied_embeddings),
+        ).check()
+
+    def rope(self) -> dict[str, Any]:
+        """The rotary parameters under their newer names, whichever way the file has them."""
+        found = self.get("rope_parameters") or self.get("rope_scaling") or {}
+        if not isinstance(found, Mapping):
+            raise ValueError(f"rope_parameters must be an object, it is {found!r}")
+        rope = dict(found)
+        rope["rope_type"] = rope.get("rope_type", rope.get("type", "default"))
+        rope["rope_theta"] = rope.get("rope_theta") or self.number("rope_theta", 10_000.0)
+        return rope
