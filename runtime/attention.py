@@ -6,9 +6,10 @@ g = H / G, d head size, N new tokens of the step, B decode rows, P pages of a ro
 KV layout: [G, page, slot, d] for each layer, so that picking pages with index_select gives
 contiguous keys for every key-value head and no permute follows the gather (measured on two cores
 in bfloat16: 16 rows of 384 tokens gather in 0.1 ms a layer, the matmuls take 0.17).
+Layers with a window keep all pages and read those of the window.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -35,10 +36,10 @@ class DecodeGroup:
     | tokens of a row                       | read from                                  |
     | ------------------------------------- | ------------------------------------------ |
     | [0, len(shared_pages) * page_size)    | `shared_pages`, once for the whole group    |
-    | the rest                              | the row's line of `page_table`, padded      |
+    | the rest, or those of the window      | the row's line of `page_table`, padded      |
 
     token_index: [B] where each row's token is in the step; page_table: [B * P];
-    excluded: [B, 1, T] bool, True at padding.
+    excluded: [B, 1, T] bool, True at padding and before the window.
     """
 
     token_index: Tensor
@@ -51,14 +52,17 @@ class DecodeGroup:
 class PrefillBlock:
     """Some neighbouring new tokens of a row, [first_token, first_token + num_tokens) of the step.
 
-    | keys of the row   | seen by                                                        |
-    | ----------------- | -------------------------------------------------------------- |
-    | [0, num_seen)     | every token of the block                                       |
-    | [num_seen, kv_len)| those where `excluded` ([padded rows, 1, kv_len - num_seen]) is False |
+    | keys of the row's pages | seen by                                                        |
+    | ----------------------- | -------------------------------------------------------------- |
+    | [kv_start, num_seen)    | every token of the block                                       |
+    | [num_seen, kv_len)      | those where `excluded` is False                                |
+
+    excluded: [padded rows, 1, kv_len - num_seen].
     """
 
     first_token: int
     num_tokens: int
+    kv_start: int
     num_seen: int
     kv_len: int
     excluded: Tensor
@@ -66,19 +70,28 @@ class PrefillBlock:
 
 @dataclass(frozen=True, slots=True)
 class PrefillRow:
-    """A row with several new tokens. pages: [P], padded; the blocks cover the new tokens."""
+    """A row with several new tokens. pages: [P], from the first that is read, padded; the blocks
+    cover the new tokens."""
 
     pages: Tensor
     blocks: tuple[PrefillBlock, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class AttentionPlan:
-    """Index tensors of one step, shared by all its layers. slots: [N] flat KV slots to write."""
+class WindowPlan:
+    """What layers of one window read in a step."""
 
-    slots: Tensor
     groups: tuple[DecodeGroup, ...]
     prefills: tuple[PrefillRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionPlan:
+    """Index tensors of one step. slots: [N] flat KV slots that every layer writes;
+    `by_window`: what layers with that window (None = all tokens) read."""
+
+    slots: Tensor
+    by_window: Mapping[int | None, WindowPlan]
 
 
 class PagedAttention:
@@ -120,20 +133,16 @@ class PagedAttention:
 
     def plan(self, batch: ScheduledBatch) -> AttentionPlan:
         """Index tensors for the batch, whose tokens are laid out row after row."""
-        slots: list[int] = []
-        decode: list[tuple[int, ScheduledRow]] = []
-        prefills: list[PrefillRow] = []
-        for row in batch.rows:
-            first_token = len(slots)
-            slots.extend(self._slots(row))
-            if len(row.token_ids) == 1:
-                decode.append((first_token, row))
-            else:
-                prefills.append(self._plan_prefill(row, first_token))
+        longest = max((row.start + len(row.token_ids) for row in batch.rows), default=0)
+        # A window that no row exceeds leaves nothing out.
+        narrowed = {
+            window: window if window is not None and window < longest else None
+            for window in dict.fromkeys(layer.window for layer in self._spec.layers)
+        }
+        plans = {window: self._plan_window(batch, window) for window in set(narrowed.values())}
         return AttentionPlan(
-            slots=self._indices(slots),
-            groups=tuple(self._plan_group(*group) for group in self._group_rows(decode)),
-            prefills=tuple(prefills),
+            slots=self._indices([slot for row in batch.rows for slot in self._slots(row)]),
+            by_window={window: plans[narrow] for window, narrow in narrowed.items()},
         )
 
     def run(self, plan: AttentionPlan, layer: int, *, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -148,10 +157,11 @@ class PagedAttention:
             )
         q = q * self._scale
         attended = torch.zeros_like(q)
-        for group in plan.groups:
+        reads = plan.by_window[self._spec.layers[layer].window]
+        for group in reads.groups:
             rows = self._decode(group, q.index_select(0, group.token_index), keys, values)
             attended.index_copy_(0, group.token_index, rows)
-        for row in plan.prefills:
+        for row in reads.prefills:
             outputs = self._prefill(row, q, keys, values)
             for block, output in zip(row.blocks, outputs, strict=True):
                 attended[block.first_token : block.first_token + block.num_tokens] = output
@@ -171,10 +181,28 @@ class PagedAttention:
     def _num_pages(self, row: ScheduledRow) -> int:
         return -(-(row.start + len(row.token_ids)) // self._page_size)
 
-    def _plan_prefill(self, row: ScheduledRow, first_token: int) -> PrefillRow:
+    def _plan_window(self, batch: ScheduledBatch, window: int | None) -> WindowPlan:
+        decode: list[tuple[int, ScheduledRow]] = []
+        prefills: list[PrefillRow] = []
+        first_token = 0
+        for row in batch.rows:
+            if len(row.token_ids) == 1:
+                decode.append((first_token, row))
+            else:
+                prefills.append(self._plan_prefill(row, first_token, window))
+            first_token += len(row.token_ids)
+        groups = self._group_rows(decode) if window is None else [(decode, 0)] if decode else []
+        return WindowPlan(
+            groups=tuple(self._plan_group(*group, window) for group in groups),
+            prefills=tuple(prefills),
+        )
+
+    def _plan_prefill(self, row: ScheduledRow, first_token: int, window: int | None) -> PrefillRow:
         num_tokens = len(row.token_ids)
-        kv_len = _round_up(row.start + num_tokens, KV_BUCKET)
-        pages = row.page_ids[: self._num_pages(row)]
+        first_page = _window_start(row.start, window) // self._page_size
+        start = row.start - first_page * self._page_size
+        kv_len = _round_up(start + num_tokens, KV_BUCKET)
+        pages = row.page_ids[first_page : self._num_pages(row)]
         padding = -(-kv_len // self._page_size) - len(pages)
         return PrefillRow(
             pages=self._indices((*pages, *pages[:1] * padding)),
@@ -182,24 +210,33 @@ class PagedAttention:
                 self._plan_block(
                     first_token + offset,
                     num_tokens=min(BLOCK_LEN, num_tokens - offset),
-                    position=row.start + offset,
+                    position=start + offset,
+                    window=window,
                 )
                 for offset in range(0, num_tokens, BLOCK_LEN)
             ),
         )
 
-    def _plan_block(self, first_token: int, *, num_tokens: int, position: int) -> PrefillBlock:
-        """A block whose first token has this position in its row."""
+    def _plan_block(
+        self, first_token: int, *, num_tokens: int, position: int, window: int | None
+    ) -> PrefillBlock:
+        """A block whose first token has this position in the row's pages."""
+        kv_start = _window_start(position, window) // KV_BUCKET * KV_BUCKET
         kv_len = _round_up(position + num_tokens, KV_BUCKET)
+        num_seen = position if window is None else kv_start
         num_rows = _round_up(num_tokens, ROW_BUCKET)
-        keys = torch.arange(kv_len - position, device=self._device)
-        queries = torch.arange(num_rows, device=self._device)
+        keys = torch.arange(num_seen, kv_len, device=self._device)
+        queries = torch.arange(position, position + num_rows, device=self._device)[:, None]
+        excluded = keys > queries
+        if window is not None:
+            excluded |= keys <= queries - window
         return PrefillBlock(
             first_token=first_token,
             num_tokens=num_tokens,
-            num_seen=position,
+            kv_start=kv_start,
+            num_seen=num_seen,
             kv_len=kv_len,
-            excluded=(keys[None] > queries[:, None])[:, None],
+            excluded=excluded[:, None],
         )
 
     def _group_rows(
@@ -229,22 +266,37 @@ class PagedAttention:
                 num_full = _common_length(row.page_ids, first, limit=num_full)
         return num_full
 
-    def _plan_group(self, members: list[tuple[int, ScheduledRow]], num_shared: int) -> DecodeGroup:
+    def _plan_group(
+        self, members: list[tuple[int, ScheduledRow]], num_shared: int, window: int | None
+    ) -> DecodeGroup:
         rows = [row for _, row in members]
-        num_own = [self._num_pages(row) - num_shared for row in rows]
-        width = _round_up(max(num_own), PAGE_BUCKET)
+        starts = [_window_start(row.start, window) for row in rows]
+        firsts = [max(num_shared, start // self._page_size) for start in starts]
+        own_pages = [
+            row.page_ids[first : self._num_pages(row)]
+            for row, first in zip(rows, firsts, strict=True)
+        ]
+        width = _round_up(max(len(pages) for pages in own_pages), PAGE_BUCKET)
         table: list[int] = []
-        for row, num_pages in zip(rows, num_own, strict=True):
-            own = row.page_ids[num_shared : num_shared + num_pages]
-            table += (*own, *[own[0]] * (width - num_pages))
-        own_lens = self._indices([row.start + 1 - num_shared * self._page_size for row in rows])
-        slots = torch.arange(width * self._page_size, device=self._device)
+        for pages in own_pages:
+            table += (*pages, *[pages[0]] * (width - len(pages)))
+        origins = self._indices(firsts)[:, None] * self._page_size
+        positions = origins + torch.arange(width * self._page_size, device=self._device)
+        excluded = positions > self._indices([row.start for row in rows])[:, None]
+        if window is not None:
+            excluded |= positions < self._indices(starts)[:, None]
         return DecodeGroup(
             token_index=self._indices([first_token for first_token, _ in members]),
             shared_pages=self._indices(rows[0].page_ids[:num_shared]) if num_shared else None,
             page_table=self._indices(table),
-            excluded=(slots >= own_lens[:, None])[:, None],
+            excluded=excluded[:, None],
         )
+
+    def _scores(self, q: Tensor, keys: Tensor) -> Tensor:
+        """q: [..., n, d] scaled, keys: [..., T, d] -> [..., n, T] float32."""
+        scores = torch.matmul(q, keys.transpose(-1, -2)).float()
+        cap = self._spec.attention_softcap
+        return scores if cap is None else cap * torch.tanh(scores / cap)
 
     def _decode(self, group: DecodeGroup, q: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """q: [B, H, d] -> [B, H, d]. The g query heads of a group become matmul rows."""
@@ -252,7 +304,7 @@ class PagedAttention:
         q = q.view(num_rows, num_groups, -1, head_dim).transpose(0, 1)  # [G, B, g, d]
         own_shape = (num_groups, num_rows, -1, head_dim)
         own_keys = keys.index_select(1, group.page_table).view(own_shape)
-        scores = torch.matmul(q, own_keys.transpose(-1, -2)).float()
+        scores = self._scores(q, own_keys)
         scores.masked_fill_(group.excluded, float("-inf"))  # [G, B, g, T]
         own_values = values.index_select(1, group.page_table).view(own_shape)
         if group.shared_pages is None:
@@ -278,7 +330,7 @@ class PagedAttention:
         num_groups, num_rows, _, head_dim = q.shape
         folded = q.reshape(num_groups, -1, head_dim)  # [G, B * g, d]
         shared_keys = keys.index_select(1, pages).flatten(1, 2)  # [G, S, d]
-        shared_scores = torch.matmul(folded, shared_keys.transpose(-1, -2)).float()
+        shared_scores = self._scores(folded, shared_keys)
         shared_len = shared_scores.shape[-1]
         joined = torch.cat((shared_scores.view(*q.shape[:3], shared_len), scores), dim=-1)
         weights = torch.softmax(joined, dim=-1).to(self._dtype)
@@ -302,13 +354,20 @@ class PagedAttention:
         q = q[block.first_token : block.first_token + block.num_tokens]
         q = F.pad(q, (0, 0, 0, 0, 0, num_rows - block.num_tokens))
         grouped = q.view(num_rows, num_groups, -1, q.shape[-1]).transpose(0, 1)  # [G, n, g, d]
-        keys, values = row_keys[:, : block.kv_len], row_values[:, : block.kv_len]
-        scores = torch.bmm(grouped.flatten(1, 2), keys.transpose(1, 2)).float()
-        by_query = scores.view(*grouped.shape[:3], block.kv_len)
-        by_query[..., block.num_seen :].masked_fill_(block.excluded, float("-inf"))
+        seen = slice(block.kv_start, block.kv_len)
+        keys, values = row_keys[:, seen], row_values[:, seen]
+        scores = self._scores(grouped.flatten(1, 2), keys)
+        by_query = scores.view(*grouped.shape[:3], keys.shape[1])
+        masked = by_query[..., block.num_seen - block.kv_start :]
+        masked.masked_fill_(block.excluded, float("-inf"))
         weights = torch.softmax(scores, dim=-1).to(self._dtype)
         attended = torch.bmm(weights, values).view(grouped.shape)
         return attended.transpose(0, 1).flatten(1, 2)[: block.num_tokens]
+
+
+def _window_start(position: int, window: int | None) -> int:
+    """The first position that a token at this one sees."""
+    return 0 if window is None else max(0, position + 1 - window)
 
 
 def _round_up(value: int, step: int) -> int:

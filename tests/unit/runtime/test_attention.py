@@ -1,7 +1,7 @@
 """Paged attention against the textbook formula, however rows, pages and chunks are laid out."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -46,19 +46,27 @@ class History:
         )
         return cls(q, k, v, tuple(pages))
 
-    def expected(self, start: int, end: int) -> Tensor:
+    def expected(
+        self, start: int, end: int, *, window: int | None = None, softcap: float | None = None
+    ) -> Tensor:
         """Plain causal attention for the tokens [start, end): [end - start, H * d]."""
         k = self.k.repeat_interleave(HEADS // KV_HEADS, dim=1)
         v = self.v.repeat_interleave(HEADS // KV_HEADS, dim=1)
         scores = torch.einsum("qhd,khd->hqk", self.q[start:end], k[:end]) / HEAD_DIM**0.5
-        future = torch.arange(end)[None] > torch.arange(start, end)[:, None]
-        weights = scores.masked_fill(future, float("-inf")).softmax(-1)
+        if softcap is not None:
+            scores = softcap * torch.tanh(scores / softcap)
+        age = torch.arange(start, end)[:, None] - torch.arange(end)[None]
+        unseen = (age < 0) | (age >= (window or end))
+        weights = scores.masked_fill(unseen, float("-inf")).softmax(-1)
         return torch.einsum("hqk,khd->qhd", weights, v[:end]).flatten(1)
 
 
-def make_attention(*, share_prefixes: bool = True) -> PagedAttention:
+def make_attention(
+    *, share_prefixes: bool = True, window: int | None = None, softcap: float | None = None
+) -> PagedAttention:
+    layers = (replace(SPEC.layers[0], window=window),)
     return PagedAttention(
-        SPEC,
+        replace(SPEC, layers=layers, attention_softcap=softcap),
         num_pages=NUM_PAGES,
         page_size=PAGE_SIZE,
         dtype=torch.float32,
@@ -187,7 +195,8 @@ def test_a_shared_prefix_is_planned_once_for_its_rows() -> None:
         )
         for i, history in enumerate(histories)
     )
-    (group,) = make_attention().plan(ScheduledBatch(step=0, rows=rows)).groups
+    plan = make_attention().plan(ScheduledBatch(step=0, rows=rows))
+    (group,) = plan.by_window[None].groups
     assert group.shared_pages is not None
     assert group.shared_pages.tolist() == list(range(8))
     assert group.token_index.tolist() == [0, 1, 2]
@@ -218,3 +227,78 @@ def test_a_copy_leaves_the_slots_after_it_alone() -> None:
 def test_page_bytes_are_keys_and_values_of_all_layers() -> None:
     size = PagedAttention.page_bytes(SPEC, page_size=16, dtype=torch.bfloat16)
     assert size == 2 * 1 * KV_HEADS * HEAD_DIM * 16 * 2
+
+
+@pytest.mark.parametrize("window", [1, 3, 4, 17, 70, 150, 200])
+@pytest.mark.parametrize("chunk_len", [1, 7, 90, 180])
+def test_a_window_hides_older_tokens_in_any_chunking(window: int, chunk_len: int) -> None:
+    history = History.random(180, pages=range(60, 15, -1), seed=11)
+    attention = make_attention(window=window)
+    for start in range(0, 180, chunk_len):
+        end = min(start + chunk_len, 180)
+        output = run(attention, [(history, start, end)])[0]
+        assert_close(output, history.expected(start, end, window=window))
+
+
+@pytest.mark.parametrize("window", [5, 18, 43, 60])
+def test_rows_with_a_shared_prefix_see_their_windows(window: int) -> None:
+    num_shared, lengths = 10 * PAGE_SIZE, (1, 2, 9, 17)
+    histories = shared_histories(num_shared, lengths=lengths)
+    attention = make_attention(window=window)
+    ends = [num_shared + length for length in lengths]
+    for history, end in zip(histories, ends, strict=True):
+        run(attention, [(history, 0, end - 1)])
+    rows = [(history, end - 1, end) for history, end in zip(histories, ends, strict=True)]
+    for (history, start, end), output in zip(rows, run(attention, rows), strict=True):
+        assert_close(output, history.expected(start, end, window=window))
+
+
+def test_layers_of_different_windows_share_a_plan() -> None:
+    window = 6
+    layers = (SPEC.layers[0], replace(SPEC.layers[0], window=window))
+    attention = PagedAttention(
+        replace(SPEC, layers=layers),
+        num_pages=NUM_PAGES,
+        page_size=PAGE_SIZE,
+        dtype=torch.float32,
+        device=CPU,
+    )
+    history = History.random(20, pages=range(5), seed=12)
+    row = ScheduledRow(RowKey(0), (0,) * 20, 0, tuple(PageId(page) for page in range(5)), ())
+    plan = attention.plan(ScheduledBatch(step=0, rows=(row,)))
+    full, windowed = (
+        attention.run(plan, layer, q=history.q, k=history.k, v=history.v) for layer in (0, 1)
+    )
+    assert_close(full, history.expected(0, 20))
+    assert_close(windowed, history.expected(0, 20, window=window))
+
+
+@pytest.mark.parametrize("chunk_len", [1, 12])
+def test_a_softcap_bends_the_scores_before_the_softmax(chunk_len: int) -> None:
+    history = History.random(24, pages=range(6), seed=13)
+    attention = make_attention(softcap=0.7)
+    for start in range(0, 24, chunk_len):
+        end = start + chunk_len
+        output = run(attention, [(history, start, end)])[0]
+        assert_close(output, history.expected(start, end, softcap=0.7))
+
+
+def test_a_softcap_holds_for_shared_prefixes_too() -> None:
+    histories = shared_histories(8 * PAGE_SIZE, lengths=(2, 5))
+    attention = make_attention(softcap=0.7)
+    ends = [8 * PAGE_SIZE + 2, 8 * PAGE_SIZE + 5]
+    for history, end in zip(histories, ends, strict=True):
+        run(attention, [(history, 0, end - 1)])
+    rows = [(history, end - 1, end) for history, end in zip(histories, ends, strict=True)]
+    for (history, start, end), output in zip(rows, run(attention, rows), strict=True):
+        assert_close(output, history.expected(start, end, softcap=0.7))
+
+
+def test_the_scale_is_the_specs() -> None:
+    history = History.random(9, pages=range(3), seed=14)
+    spec = replace(SPEC, attention_scale=SPEC.attention_scale * 3)
+    attention = PagedAttention(
+        spec, num_pages=NUM_PAGES, page_size=PAGE_SIZE, dtype=torch.float32, device=CPU
+    )
+    output = run(attention, [(history, 0, 9)])[0]
+    assert_close(output, History(history.q * 3, history.k, history.v, ()).expected(0, 9))
