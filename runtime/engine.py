@@ -33,6 +33,7 @@ from runtime.request import Request, Sequence, SequenceState
 from runtime.sample_planner import SamplePlanner
 from runtime.schedule import Schedule
 from runtime.scheduler import Scheduler, SchedulerLimits
+from runtime.step_budget import StepBudget
 
 _log = logging.getLogger(__name__)
 
@@ -75,7 +76,13 @@ class Engine:
             max_step_tokens=config.max_step_tokens,
             num_watermark_pages=math.ceil(config.watermark * info.num_pages),
         )
-        self._scheduler = Scheduler(cache, limits, counters=self._counters, clock=clock)
+        self._scheduler = Scheduler(
+            cache,
+            limits,
+            step_budget=StepBudget(config.max_step_tokens),
+            counters=self._counters,
+            clock=clock,
+        )
 
     def step(self) -> dict[bytes, list[TokenEvent]]:
         """One turn: at most one forward, at most one event a choice."""
@@ -248,7 +255,7 @@ class Engine:
         end_ns = self._clock()
         rows = schedule.batch.rows
         recomputed = [sequence.num_recomputed_tokens for sequence in schedule.sequences]
-        self._scheduler.advance(schedule)
+        self._scheduler.advance(schedule, elapsed_ns=end_ns - start_ns)
         for sequence, row, before in zip(schedule.sequences, rows, recomputed, strict=True):
             if row.start < sequence.input_len:
                 sequence.phases.prefilled(

@@ -37,6 +37,10 @@ class ScheduleDraft:
     unfit: list[Sequence] = field(default_factory=list)
     _num_tokens: dict[Sequence, int] = field(default_factory=dict)
 
+    @property
+    def num_rows(self) -> int:
+        return len(self._num_tokens)
+
     def place(self, sequence: Sequence, num_tokens: int) -> None:
         """Plans the next `num_tokens` tokens of a sequence whose lease covers them."""
         self._num_tokens[sequence] = num_tokens

@@ -12,6 +12,7 @@ from runtime.counters import Counters
 from runtime.phases import QueueReason
 from runtime.request import Sequence, SequenceState
 from runtime.schedule import Schedule, ScheduleDraft
+from runtime.step_budget import PrefillAllowance, StepBudget, StepShape
 from runtime.waiting import PrefixFollowing, WaitingQueue
 
 
@@ -30,8 +31,9 @@ class Scheduler:
     """One path for chunks, decode and recomputation: computed tokens chase known tokens.
 
     Decode rows take from the budget first, then running prefills in the order of admission, then
-    the queue. A sequence is admitted with pages for its whole input. When decode needs a page
-    and there is none, the sequence admitted last is preempted and later recomputed.
+    the queue; how much those two get beside decode rows is up to StepBudget. A sequence is
+    admitted with pages for its whole input. When decode needs a page and there is none, the
+    sequence admitted last is preempted and later recomputed.
     """
 
     def __init__(
@@ -39,11 +41,13 @@ class Scheduler:
         cache: PrefixCache,
         limits: SchedulerLimits,
         *,
+        step_budget: StepBudget,
         counters: Counters,
         clock: Callable[[], int],
     ) -> None:
         self._cache = cache
         self._limits = limits
+        self._step_budget = step_budget
         self._counters = counters
         self._clock = clock
         self._waiting = WaitingQueue()
@@ -66,17 +70,23 @@ class Scheduler:
     def schedule(self) -> Schedule:
         """The next step; changes queues and leases, and nothing else."""
         draft = ScheduleDraft(self._limits.page_size, budget=self._limits.max_step_tokens)
-        for sequence in self._by_urgency():
-            self._continue(sequence, draft)
+        decoding, prefilling = self._split_running()
+        for sequence in decoding:
+            self._continue(sequence, draft, max_tokens=draft.budget)
+        allowance = self._allow(draft, num_prefilling=len(prefilling))
+        for sequence in prefilling:
+            self._prefill(sequence, draft, allowance)
         if draft.has_preempted:
             self._hold_all(QueueReason.MEMORY)
         else:
-            self._admit(draft)
+            self._admit(draft, allowance)
         return draft.freeze(self._counters.steps)
 
-    def advance(self, schedule: Schedule) -> None:
-        """The step has run: its tokens are computed, its copies done, its full pages shareable."""
+    def advance(self, schedule: Schedule, *, elapsed_ns: int) -> None:
+        """The step has run, for so long: its tokens are computed, its copies done, its full pages
+        shareable."""
         self._counters.steps += 1
+        self._step_budget.observe(StepShape.of(schedule.batch), elapsed_ns)
         for sequence, row in zip(schedule.sequences, schedule.batch.rows, strict=True):
             self._note_computed(sequence, row.start, row.start + len(row.token_ids))
 
@@ -89,21 +99,38 @@ class Scheduler:
             self._release(sequence)
         sequence.state = SequenceState.FINISHED
 
-    def _by_urgency(self) -> list[Sequence]:
-        """Decode rows before prefills, each in the order of admission."""
-        return sorted(self._running, key=lambda sequence: sequence.num_uncomputed_tokens > 1)
+    def _split_running(self) -> tuple[list[Sequence], list[Sequence]]:
+        """Decode rows and prefills, each in the order of admission."""
+        decoding = [one for one in self._running if one.num_uncomputed_tokens == 1]
+        prefilling = [one for one in self._running if one.num_uncomputed_tokens > 1]
+        return decoding, prefilling
 
-    def _continue(self, sequence: Sequence, draft: ScheduleDraft) -> None:
-        """Gives a running sequence its share of the budget; for pages, later ones have to go."""
-        num_tokens = min(sequence.num_uncomputed_tokens, draft.budget)
+    def _allow(self, draft: ScheduleDraft, *, num_prefilling: int) -> PrefillAllowance:
+        num_slots = self._limits.max_running - len(self._running)
+        num_prompts = num_prefilling + min(num_slots, len(self._waiting))
+        return self._step_budget.allow(num_decode_rows=draft.num_rows, num_prompts=num_prompts)
+
+    def _prefill(
+        self, sequence: Sequence, draft: ScheduleDraft, allowance: PrefillAllowance
+    ) -> None:
+        """The sequence's next chunk, as long as the step allows."""
+        start = sequence.num_computed_tokens
+        num_tokens = self._continue(sequence, draft, max_tokens=allowance.num_tokens(start))
+        allowance.spend(num_tokens, start)
+
+    def _continue(self, sequence: Sequence, draft: ScheduleDraft, *, max_tokens: int) -> int:
+        """Places a running sequence; for pages, later ones have to go. Returns how many of its
+        tokens the step computes."""
+        num_tokens = min(sequence.num_uncomputed_tokens, draft.budget, max_tokens)
         if num_tokens == 0 or sequence.state is not SequenceState.RUNNING:
-            return
+            return 0
         while not self._has_pages(sequence, sequence.num_computed_tokens + num_tokens):
             victim = self._running[-1]
             self._preempt(victim, draft)
             if victim is sequence:
-                return
+                return 0
         draft.place(sequence, num_tokens)
+        return num_tokens
 
     def _has_pages(self, sequence: Sequence, num_tokens: int) -> bool:
         """Whether the lease covers that many tokens, extended where it does not."""
@@ -126,23 +153,24 @@ class Scheduler:
         sequence.phases.preempted(self._clock())
         self.add(sequence)
 
-    def _admit(self, draft: ScheduleDraft) -> None:
+    def _admit(self, draft: ScheduleDraft, allowance: PrefillAllowance) -> None:
         """Lets in what fits, in order. Followers are passed over; whoever lacks a slot, budget or
         memory blocks those behind, so that a large request is not overtaken for ever."""
         blocked: QueueReason | None = None
         for sequence in self._waiting:
-            blocked = blocked or self._shortage(draft)
+            blocked = blocked or self._shortage(draft, allowance)
             if blocked is not None:
-                sequence.phases.hold(blocked)
+                self._hold(sequence, blocked)
             elif self._following.must_wait(sequence, self._running, now_ns=self._clock()):
                 sequence.phases.hold(QueueReason.PREFIX)
-            elif not self._enter(sequence, draft):
+            elif not self._enter(sequence, draft, allowance):
                 blocked = self._refuse(sequence, draft)
 
-    def _shortage(self, draft: ScheduleDraft) -> QueueReason | None:
+    def _shortage(self, draft: ScheduleDraft, allowance: PrefillAllowance) -> QueueReason | None:
         if len(self._running) >= self._limits.max_running:
             return QueueReason.SLOTS
-        return QueueReason.BUDGET if draft.budget == 0 else None
+        is_spent = draft.budget == 0 or allowance.num_tokens(0) == 0
+        return QueueReason.BUDGET if is_spent else None
 
     def _refuse(self, sequence: Sequence, draft: ScheduleDraft) -> QueueReason | None:
         """Waits for pages that others hold; where there are no others it can never run."""
@@ -152,7 +180,7 @@ class Scheduler:
         draft.unfit.append(sequence)
         return None
 
-    def _enter(self, sequence: Sequence, draft: ScheduleDraft) -> bool:
+    def _enter(self, sequence: Sequence, draft: ScheduleDraft, allowance: PrefillAllowance) -> bool:
         """Admits the sequence if its whole input fits."""
         start_ns = self._clock()
         lease = self._acquire(sequence)
@@ -171,7 +199,7 @@ class Scheduler:
         if not sequence.was_admitted:
             sequence.was_admitted = True
             draft.admitted.append(sequence)
-        draft.place(sequence, min(sequence.num_uncomputed_tokens, draft.budget))
+        self._prefill(sequence, draft, allowance)
         return True
 
     def _acquire(self, sequence: Sequence) -> Lease | None:
@@ -231,6 +259,11 @@ class Scheduler:
         assert sequence.lease is not None
         self._cache.release(sequence.lease, sequence.cacheable_ids())
         sequence.lease = None
+
+    def _hold(self, sequence: Sequence, reason: QueueReason) -> None:
+        """A budget that is spent delays by a step: it does not hide what took longer."""
+        if reason is not QueueReason.BUDGET or sequence.phases.queue_reason is None:
+            sequence.phases.hold(reason)
 
     def _hold_all(self, reason: QueueReason) -> None:
         for sequence in self._waiting:

@@ -6,7 +6,15 @@ from runtime.phases import QueueReason
 from runtime.request import Sequence, SequenceState
 from runtime.schedule import Schedule
 from runtime.scheduler import Scheduler, SchedulerLimits
+from runtime.step_budget import PrefillAllowance, StepBudget
 from tests.engine_harness import PAGE_SIZE, StepClock, make_sequence
+
+
+class GenerousBudget(StepBudget):
+    """Leaves to prefill what the decode rows do not take of the tokens."""
+
+    def allow(self, *, num_decode_rows: int, num_prompts: int) -> PrefillAllowance:
+        return super().allow(num_decode_rows=min(0, num_decode_rows), num_prompts=num_prompts)
 
 
 class Bench:
@@ -18,7 +26,13 @@ class Bench:
         self.cache = PrefixCache(num_pages=num_pages, page_size=PAGE_SIZE)
         self.counters = Counters()
         limits = SchedulerLimits(PAGE_SIZE, max_running, budget, watermark)
-        self.scheduler = Scheduler(self.cache, limits, counters=self.counters, clock=StepClock())
+        self.scheduler = Scheduler(
+            self.cache,
+            limits,
+            step_budget=GenerousBudget(budget),
+            counters=self.counters,
+            clock=StepClock(),
+        )
 
     def add(self, num_tokens: int, *, key: int, use_cache: bool = True) -> Sequence:
         """A prompt that shares no page with another key's."""
@@ -34,7 +48,7 @@ class Bench:
 
     def step(self) -> Schedule:
         schedule = self.scheduler.schedule()
-        self.scheduler.advance(schedule)
+        self.scheduler.advance(schedule, elapsed_ns=1)
         for sequence in schedule.sampled:
             sequence.token_ids.append(90)
         self.cache.check_invariants()
