@@ -125,7 +125,7 @@ class _Loader:
         )
 
     def _matrix(self, parts: Matrix) -> Tensor:
-        read = [self._read(part) for part in parts]
+        read = [read_part(self._reader, part) for part in parts]
         num_rows = [part.shape[0] for part in read]
         stack = torch.empty(
             (sum(num_rows), read[0].shape[1]), dtype=self._dtype, device=self._device
@@ -138,21 +138,26 @@ class _Loader:
         return None if parts is None else self._vector(parts)
 
     def _vector(self, parts: Vector) -> Tensor:
-        """A new tensor, float32."""
-        read = [self._read(part).float() + part.offset for part in parts]
-        return torch.cat(read).to(self._device)
+        return read_vector(self._reader, parts).to(self._device)
 
-    def _read(self, part: MatrixPart | VectorPart) -> Tensor:
-        if isinstance(part, MatrixPart) and part.expert is not None:
-            tensor = self._reader.read_rows(part.tensor, part.expert, part.expert + 1)[0]
-            tensor = tensor if part.rows is None else tensor[slice(*part.rows)]
-        elif part.rows is not None:
-            tensor = self._reader.read_rows(part.tensor, *part.rows)
-        else:
-            tensor = self._reader.read(part.tensor)
-        if part.interleaved_head_dim is not None:
-            tensor = undo_rotary_interleave(tensor, head_dim=part.interleaved_head_dim)
-        return tensor
+
+def read_vector(reader: WeightReader, parts: Vector) -> Tensor:
+    """A new tensor, float32."""
+    return torch.cat([read_part(reader, part).float() + part.offset for part in parts])
+
+
+def read_part(reader: WeightReader, part: MatrixPart | VectorPart) -> Tensor:
+    """The part in the order that the decoder wants; may share memory with the file."""
+    if isinstance(part, MatrixPart) and part.expert is not None:
+        tensor = reader.read_rows(part.tensor, part.expert, part.expert + 1)[0]
+        tensor = tensor if part.rows is None else tensor[slice(*part.rows)]
+    elif part.rows is not None:
+        tensor = reader.read_rows(part.tensor, *part.rows)
+    else:
+        tensor = reader.read(part.tensor)
+    if part.interleaved_head_dim is not None:
+        tensor = undo_rotary_interleave(tensor, head_dim=part.interleaved_head_dim)
+    return tensor
 
 
 def undo_rotary_interleave(weight: Tensor, *, head_dim: int) -> Tensor:

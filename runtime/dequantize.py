@@ -47,26 +47,27 @@ def dequantize(stored: Tensor, type_name: str) -> Tensor:
     return weights.view(-1)
 
 
-def _halves(blocks: Tensor, start: int) -> Tensor:
+def halves(blocks: Tensor, start: int) -> Tensor:
     """The float16 at byte `start` of each block, as [B, 1] float32."""
     return blocks[:, start : start + 2].contiguous().view(torch.float16).float()
 
 
-def _nibbles(packed: Tensor, out: Tensor) -> None:
-    """packed: [B, n] uint8, byte i holds weights i (low) and i + n (high) -> out: [B, 2 n]."""
+def nibbles(packed: Tensor, out: Tensor) -> None:
+    """packed: [B, n] uint8, byte i holds weights i (low) and i + n (high) -> out: [B, 2 n]
+    of any dtype."""
     half = packed.shape[1]
     out[:, :half] = packed & 15
     out[:, half:] = packed >> 4
 
 
 def _q4_0(blocks: Tensor, out: Tensor) -> None:
-    _nibbles(blocks[:, 2:], out)
-    out.sub_(8).mul_(_halves(blocks, 0))
+    nibbles(blocks[:, 2:], out)
+    out.sub_(8).mul_(halves(blocks, 0))
 
 
 def _q4_1(blocks: Tensor, out: Tensor) -> None:
-    _nibbles(blocks[:, 4:], out)
-    out.mul_(_halves(blocks, 0)).add_(_halves(blocks, 2))
+    nibbles(blocks[:, 4:], out)
+    out.mul_(halves(blocks, 0)).add_(halves(blocks, 2))
 
 
 def _fifth_bits(packed: Tensor) -> Tensor:
@@ -76,21 +77,21 @@ def _fifth_bits(packed: Tensor) -> Tensor:
 
 
 def _q5_0(blocks: Tensor, out: Tensor) -> None:
-    _nibbles(blocks[:, 6:], out)
-    out.add_(_fifth_bits(blocks[:, 2:6])).sub_(16).mul_(_halves(blocks, 0))
+    nibbles(blocks[:, 6:], out)
+    out.add_(_fifth_bits(blocks[:, 2:6])).sub_(16).mul_(halves(blocks, 0))
 
 
 def _q5_1(blocks: Tensor, out: Tensor) -> None:
-    _nibbles(blocks[:, 8:], out)
-    out.add_(_fifth_bits(blocks[:, 4:8])).mul_(_halves(blocks, 0)).add_(_halves(blocks, 2))
+    nibbles(blocks[:, 8:], out)
+    out.add_(_fifth_bits(blocks[:, 4:8])).mul_(halves(blocks, 0)).add_(halves(blocks, 2))
 
 
 def _q8_0(blocks: Tensor, out: Tensor) -> None:
     out.copy_(blocks[:, 2:].view(torch.int8))
-    out.mul_(_halves(blocks, 0))
+    out.mul_(halves(blocks, 0))
 
 
-def _scales_and_minima(packed: Tensor) -> tuple[Tensor, Tensor]:
+def scales_and_minima(packed: Tensor) -> tuple[Tensor, Tensor]:
     """packed: [B, 12] uint8 -> two [B, 8] uint8 of 6 bits. The first four of each lie in the low
     bits of bytes 0 to 3 and 4 to 7; the last four have their low bits in the nibbles of bytes
     8 to 11 and their two high bits on top of the first four."""
@@ -102,18 +103,18 @@ def _scales_and_minima(packed: Tensor) -> tuple[Tensor, Tensor]:
 
 def _scale_groups(blocks: Tensor, out: Tensor) -> None:
     """Eight groups of 32 weights, each with a scale and a minimum; bytes 0 to 15 of a block."""
-    scales, minima = _scales_and_minima(blocks[:, 4:16])
+    scales, minima = scales_and_minima(blocks[:, 4:16])
     groups = out.view(-1, 8, 32)
-    groups.mul_((_halves(blocks, 0) * scales)[:, :, None])
-    groups.sub_((_halves(blocks, 2) * minima)[:, :, None])
+    groups.mul_((halves(blocks, 0) * scales)[:, :, None])
+    groups.sub_((halves(blocks, 2) * minima)[:, :, None])
 
 
 def _q4_k(blocks: Tensor, out: Tensor) -> None:
-    _nibbles_of_groups(blocks[:, 16:], out)
+    unpack_groups(blocks[:, 16:], out)
     _scale_groups(blocks, out)
 
 
-def _nibbles_of_groups(packed: Tensor, out: Tensor) -> None:
+def unpack_groups(packed: Tensor, out: Tensor) -> None:
     """packed: [B, 128] uint8; 32 bytes hold the low and the high nibbles of two groups."""
     pairs = packed.reshape(-1, 4, 32)
     groups = out.view(-1, 4, 2, 32)
@@ -122,7 +123,7 @@ def _nibbles_of_groups(packed: Tensor, out: Tensor) -> None:
 
 
 def _q5_k(blocks: Tensor, out: Tensor) -> None:
-    _nibbles_of_groups(blocks[:, 48:], out)
+    unpack_groups(blocks[:, 48:], out)
     groups, high = out.view(-1, 8, 32), blocks[:, 16:48]
     for group in range(8):  # bit `group` of byte i is the fifth bit of the group's weight i
         groups[:, group].add_(((high >> group) & 1) << 4)
@@ -137,7 +138,7 @@ def _q6_k(blocks: Tensor, out: Tensor) -> None:
         nibbles = low[:, :, group % 2]
         nibbles = nibbles & 15 if group < 2 else nibbles >> 4
         groups[:, :, group] = nibbles | (((high >> (2 * group)) & 3) << 4)
-    scales = _halves(blocks, 208) * blocks[:, 192:208].view(torch.int8)
+    scales = halves(blocks, 208) * blocks[:, 192:208].view(torch.int8)
     out.sub_(32).view(-1, 16, 16).mul_(scales[:, :, None])
 
 
