@@ -23,7 +23,7 @@ class Decoder:
         self._weights = weights
         device = weights.embedding.device
         self._tables = {
-            rotary: _rotary_table(rotary, max_position, device=device)
+            rotary: rotary_table(rotary, max_position, device=device)
             for rotary in dict.fromkeys(layer.rotary for layer in spec.layers)
         }
 
@@ -110,7 +110,7 @@ class Decoder:
         return F.rms_norm(x.float(), weight.shape, weight, self._spec.norm_eps)
 
 
-def _rotary_table(rotary: RotarySpec, max_position: int, *, device: torch.device) -> Rotation:
+def rotary_table(rotary: RotarySpec, max_position: int, *, device: torch.device) -> Rotation:
     """cos and sin of every angle, [max_position, d] float32, the two halves of a head alike."""
     frequencies = torch.tensor(rotary.inverse_frequencies, dtype=torch.float32)
     angles = torch.arange(max_position).float()[:, None] * frequencies
