@@ -6,8 +6,8 @@ from pathlib import Path
 from runtime.decoder_spec import DecoderSpec
 from runtime.errors import ModelError
 from runtime.gguf_file import GgufFile
-from runtime.gguf_vocabulary import build_tokenizer_json, control_tokens, string_list
-from runtime.model_facts import END_OF_TURN_TOKENS, ModelSource
+from runtime.gguf_vocabulary import adds_bos, build_tokenizer_json, control_tokens, string_list
+from runtime.model_facts import END_OF_TURN_TOKENS, ModelSource, check_num_tokens
 from runtime.models.gguf_metadata import GgufMetadata
 from runtime.models.registry import GGUF_ARCHITECTURES
 from runtime.text_assets import TextAssets
@@ -35,6 +35,8 @@ def open_gguf(path: Path) -> ModelSource:
         text = _read_text(metadata, blueprint.spec)
     except ModelError as error:
         raise ModelError(f"{path}: {error}") from None
+    num_tokens = len(string_list(metadata.file.metadata, "tokenizer.ggml.tokens"))
+    check_num_tokens(num_tokens, blueprint.spec.vocab_size, path)
     return ModelSource(
         path=path,
         architecture=architecture,
@@ -55,17 +57,11 @@ def _read_text(metadata: GgufMetadata, spec: DecoderSpec) -> TextAssets:
         vocab_size=spec.vocab_size,
         eos_token_ids=_eos_token_ids(metadata),
         bos_token_id=bos if isinstance(bos, int) else None,
-        add_bos=_adds_bos(metadata),
+        add_bos=adds_bos(metadata.file.metadata),
         chat_template=template if isinstance(template, str) else None,
         max_position=spec.max_position,
         special_tokens=_special_tokens(metadata),
     )
-
-
-def _adds_bos(metadata: GgufMetadata) -> bool:
-    """Files of the llama-bpe family written without the flag mean yes."""
-    flag = metadata.get("tokenizer.ggml.add_bos_token")
-    return bool(flag) if flag is not None else metadata.get("tokenizer.ggml.pre") == "llama-bpe"
 
 
 def _eos_token_ids(metadata: GgufMetadata) -> tuple[int, ...]:

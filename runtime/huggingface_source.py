@@ -10,7 +10,12 @@ from typing import Any
 
 from runtime.decoder_spec import DecoderSpec
 from runtime.errors import ModelError
-from runtime.model_facts import END_OF_TURN_TOKENS, ModelSource, WeightFolder
+from runtime.model_facts import (
+    END_OF_TURN_TOKENS,
+    ModelSource,
+    WeightFolder,
+    check_num_tokens,
+)
 from runtime.models.model_config import ModelConfig
 from runtime.models.registry import MODEL_TYPES
 from runtime.text_assets import TextAssets
@@ -34,15 +39,21 @@ def open_folder(path: Path) -> ModelSource:
         blueprint = blueprint_of(ModelConfig(config))
     except (TypeError, ValueError, ZeroDivisionError) as error:
         raise ModelError(f"{path / 'config.json'}: {error}") from None
-    weight_files = _weight_files(path)
+    weights = _weight_folder(path)
+    try:
+        text = _read_text(path, config=config, spec=blueprint.spec)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ModelError(
+            f"{path}: a file of the tokenizer is damaged ({type(error).__name__}: {error})"
+        ) from None
     return ModelSource(
         path=path,
         architecture=str(architecture),
         spec=blueprint.spec,
         weight_map=blueprint.weight_map,
-        text=_read_text(path, config=config, spec=blueprint.spec),
-        weights=WeightFolder(weight_files),
-        identity_files=(path / "config.json", path / "tokenizer.json", *weight_files),
+        text=text,
+        weights=weights,
+        identity_files=(path / "config.json", path / "tokenizer.json", *weights.files),
     )
 
 
@@ -60,20 +71,21 @@ def _read_json(path: Path, *, required: bool = True) -> _JsonObject:
     return content
 
 
-def _weight_files(path: Path) -> tuple[Path, ...]:
+def _weight_folder(path: Path) -> WeightFolder:
     """The shards that the index names, else the single file."""
-    index = path / "model.safetensors.index.json"
-    if index.is_file():
-        weight_map = _read_json(index).get("weight_map")
-        if not isinstance(weight_map, dict) or not weight_map:
-            raise ModelError(f"{index}: has no 'weight_map'")
-        files = tuple(path / str(name) for name in sorted(set(weight_map.values())))
-    else:
-        files = (path / "model.safetensors",)
-    for file in files:
-        if not file.is_file():
-            raise ModelError(f"{file}: this file of the model is missing")
-    return files
+    index_file = path / "model.safetensors.index.json"
+    index: _JsonObject = {}
+    if index_file.is_file():
+        index = _read_json(index_file).get("weight_map") or {}
+        if not isinstance(index, dict) or not index:
+            raise ModelError(f"{index_file}: has no 'weight_map'")
+    names = sorted({str(name) for name in index.values()}) or ["model.safetensors"]
+    for name in names:
+        if not name or Path(name).name != name:
+            raise ModelError(f"{index_file}: {name!r} is not the name of a file beside it")
+        if not (path / name).is_file():
+            raise ModelError(f"{path / name}: this file of the model is missing")
+    return WeightFolder(tuple(path / name for name in names), index)
 
 
 def _read_text(path: Path, *, config: _JsonObject, spec: DecoderSpec) -> TextAssets:
@@ -81,7 +93,10 @@ def _read_text(path: Path, *, config: _JsonObject, spec: DecoderSpec) -> TextAss
     settings = _read_json(path / "tokenizer_config.json", required=False)
     special_tokens = _special_tokens(settings)
     ids = {str(t["content"]): int(t["id"]) for t in tokenizer.get("added_tokens", [])}
-    ids |= {t: i for t, i in _vocabulary(tokenizer).items() if t in special_tokens.values()}
+    vocabulary = _vocabulary(tokenizer)
+    num_tokens = max((*ids.values(), *vocabulary.values()), default=-1) + 1
+    check_num_tokens(num_tokens, spec.vocab_size, path / "tokenizer.json")
+    ids |= {t: i for t, i in vocabulary.items() if t in special_tokens.values()}
     bos_id = ids.get(special_tokens.get("bos_token", ""), config.get("bos_token_id"))
     return TextAssets(
         tokenizer_json=json.dumps(tokenizer, ensure_ascii=False, separators=(",", ":")),

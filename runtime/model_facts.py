@@ -7,6 +7,7 @@ read by runtime/weights.py. No torch.
 
 import hashlib
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,16 +20,19 @@ from runtime.weight_map import WeightMap
 # Tokens by which models end a turn or a text; where the vocabulary has one as a control token,
 # it ends the answer whatever the file names as the end of sequence.
 END_OF_TURN_TOKENS = (
-    "<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>", "</s>", "<|end|>",
+    "<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "</s>",
+    "<|end|>", "<end_of_turn>",
 )  # fmt: skip
 _HASH_CHUNK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class WeightFolder:
-    """The safetensors files of a Hugging Face folder."""
+    """The safetensors files of a Hugging Face folder, and what its index, if it has one, says of
+    each tensor: the name of its file."""
 
     files: tuple[Path, ...]
+    index: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(eq=False)
@@ -51,6 +55,15 @@ class ModelSource:
             if self._hash is None:
                 self._hash = _hash_files(self.identity_files)
             return self._hash
+
+
+def check_num_tokens(num_tokens: int, vocab_size: int, path: Path) -> None:
+    """Raises: ModelError where the embedding, of `vocab_size` rows, lacks rows for tokens."""
+    if num_tokens > vocab_size:
+        raise ModelError(
+            f"{path}: the vocabulary has {num_tokens} tokens, but the embedding only {vocab_size}"
+            " rows: the tokenizer belongs to another model"
+        )
 
 
 def _hash_files(files: tuple[Path, ...]) -> str:

@@ -20,7 +20,20 @@ def open_model(path: str | Path) -> ModelSource:
     """
     path = Path(path)
     if path.is_dir():
-        return open_folder(path)
+        return _checked(open_folder(path))
     if not path.exists():
         raise ModelError(f"{path}: there is no such model file or folder")
-    return open_gguf(path)
+    return _checked(open_gguf(path))
+
+
+def _checked(source: ModelSource) -> ModelSource:
+    """The source. Raises: ModelError for a special token that the embedding has no row for."""
+    text = source.text
+    ids = (*text.eos_token_ids, text.bos_token_id or 0)
+    wrong = [token_id for token_id in ids if not 0 <= token_id < text.vocab_size]
+    if wrong:
+        raise ModelError(
+            f"{source.path}: token {wrong[0]} is to begin or end a text, but the vocabulary has"
+            f" only {text.vocab_size}"
+        )
+    return source

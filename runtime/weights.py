@@ -102,6 +102,11 @@ class SafetensorsWeights:
                 raise ModelError(f"{file}: is damaged ({error}); download it again") from None
             for name in shapes.keys() & self.shapes.keys():
                 raise ModelError(f"{file}: tensor {name!r} is in another file of the model too")
+            for name, holder in folder.index.items():
+                if holder == file.name and name not in shapes:
+                    raise ModelError(
+                        f"{file}: lacks tensor {name!r}, which the index says is in it"
+                    )
             self.shapes |= shapes
             self._shards |= dict.fromkeys(shapes, shard)
 

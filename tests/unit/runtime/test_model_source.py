@@ -127,7 +127,7 @@ def test_a_variant_that_is_not_implemented_is_named(
         ({"llama.block_count": None}, "'llama.block_count' must be one whole number"),
         ({"llama.attention.head_count": [4, 4]}, "head_count' must be one whole number"),
         ({"tokenizer.ggml.pre": "mystery"}, "'mystery'"),
-        ({"tokenizer.ggml.model": "llama"}, "vocabulary kind 'llama'"),
+        ({"tokenizer.ggml.model": "t5"}, "vocabulary kind 't5'"),
     ],
 )
 def test_a_gguf_variant_that_is_not_implemented_is_named(
