@@ -27,7 +27,7 @@ help:
 	@echo "make serve      install what is needed, fetch the model, serve http://127.0.0.1:8000/v1 (HOST, PORT)"
 	@echo "make test       the whole default test suite     make e2e    only the tests on a real server"
 	@echo "make lint types what CI checks                   make fmt    format the code"
-	@echo "make bench      time to first token, cold and warm"
+	@echo "make bench      speed, also beside another server: ARGS=\"--help\""
 	@echo "make setup      install without serving          make lock   renew the lock files"
 
 $(VENV)/.created:
@@ -83,7 +83,7 @@ fmt: $(VENV)/.dev
 	@$(PY) -m ruff check --fix .
 
 bench: setup-dev
-	@$(PY) -m tests.bench.cold_and_warm
+	@$(PY) -m tests.bench $(ARGS)
 
 # triton comes with CUDA only and torch has its own step: both are kept out of the locks.
 COMPILE := $(PY) -m piptools compile -q --generate-hashes --strip-extras --no-annotate --no-header \

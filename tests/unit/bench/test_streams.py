@@ -1,0 +1,73 @@
+"""Recorded bytes become an answer with times, or a failure that says why."""
+
+import json
+
+import pytest
+
+from tests.bench.streams import RecordedStream, StreamError, read_answer, text_arrivals_ns
+
+MS = 1_000_000
+USAGE = {
+    "prompt_tokens": 9,
+    "completion_tokens": 3,
+    "prompt_tokens_details": {"cached_tokens": 5},
+}
+
+
+def delta(text: str) -> bytes:
+    return event({"choices": [{"index": 0, "delta": {"content": text}}]})
+
+
+def event(data: object) -> bytes:
+    return b"data: " + json.dumps(data).encode() + b"\n\n"
+
+
+ROLE = event({"choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}]})
+END = event({"choices": [], "usage": USAGE}) + b"data: [DONE]\n\n"
+
+
+def recorded(*pieces: tuple[int, bytes], status: int = 200) -> RecordedStream:
+    return RecordedStream(0, status, [(at_ms * MS, data) for at_ms, data in pieces])
+
+
+def test_an_answer_has_its_text_its_times_and_the_servers_counts() -> None:
+    answer = read_answer(recorded((5, ROLE), (20, delta("one ")), (50, delta("two") + END)))
+    assert answer.text == "one two"
+    assert (answer.prompt_tokens, answer.output_tokens, answer.cached_tokens) == (9, 3, 5)
+    assert answer.timing is not None
+    assert (answer.timing.ttft_s, answer.timing.stream_s) == (0.02, 0.03)
+
+
+def test_an_event_arrives_with_the_piece_that_ends_its_line() -> None:
+    data = delta("word")
+    stream = recorded((10, data[:7]), (30, data[7:]), (40, END))
+    timing = read_answer(stream).timing
+    assert timing is not None
+    assert timing.ttft_s == 0.03
+
+
+def test_events_in_one_piece_arrive_together() -> None:
+    timing = read_answer(recorded((10, delta("a") + delta("b")), (40, delta("c") + END))).timing
+    assert timing is not None
+    assert timing.itl_s == (0.0, 0.03)
+
+
+@pytest.mark.parametrize(
+    ("stream", "reason"),
+    [
+        (recorded((1, delta("half"))), "before its end mark"),
+        (recorded((1, delta("a") + b"data: [DONE]\n\n")), "no usage block"),
+        (recorded((1, delta("a") + event({"error": {"message": "oh"}}))), "error event.*oh"),
+        (recorded((1, b'{"error": "busy"}'), status=503), "status 503.*busy"),
+        (recorded((1, b"data: {nonsense\n\n")), "no JSON object"),
+        (RecordedStream(0, failure="ClientError: gone"), "gone"),
+    ],
+)
+def test_what_is_no_whole_answer_is_a_failure(stream: RecordedStream, reason: str) -> None:
+    with pytest.raises(StreamError, match=reason):
+        read_answer(stream)
+
+
+def test_a_running_streams_arrivals_can_be_read() -> None:
+    stream = recorded((5, ROLE), (20, delta("one ")), (50, delta("two") + delta("thr")[:9]))
+    assert text_arrivals_ns(stream) == [20 * MS, 50 * MS]

@@ -1,0 +1,75 @@
+"""The load generator's figures, from arrivals that were made up."""
+
+from dataclasses import astuple
+
+import pytest
+
+from telemetry.load import (
+    Limits,
+    LoadSummary,
+    RequestTiming,
+    goodput,
+    percentile,
+    summarize,
+    time_stream,
+)
+
+MS = 1_000_000
+
+
+def test_a_streams_times_are_from_its_start_and_between_its_deltas() -> None:
+    timing = time_stream(
+        start_ns=100 * MS, arrivals_ns=[150 * MS, 160 * MS, 190 * MS], output_tokens=5
+    )
+    assert timing == RequestTiming(ttft_s=0.05, stream_s=0.04, itl_s=(0.01, 0.03), output_tokens=5)
+
+
+def test_tpot_is_over_the_servers_tokens_and_not_over_the_deltas() -> None:
+    timing = time_stream(start_ns=0, arrivals_ns=[0, 40 * MS], output_tokens=5)
+    assert timing is not None
+    assert timing.tpot_s == pytest.approx(0.01)
+
+
+def test_one_token_has_no_tpot_and_no_gap() -> None:
+    timing = time_stream(start_ns=0, arrivals_ns=[7 * MS], output_tokens=1)
+    assert timing is not None
+    assert (timing.tpot_s, timing.itl_s) == (None, ())
+
+
+def test_an_answer_without_text_has_no_timing() -> None:
+    assert time_stream(start_ns=0, arrivals_ns=[], output_tokens=0) is None
+
+
+@pytest.mark.parametrize(
+    ("share", "expected"), [(0.0, 1.0), (0.5, 2.0), (0.51, 3.0), (0.75, 3.0), (0.99, 4.0)]
+)
+def test_a_percentile_is_a_value_that_was_measured(share: float, expected: float) -> None:
+    assert percentile([4.0, 1.0, 3.0, 2.0], share) == expected
+
+
+def test_one_outlier_in_a_hundred_is_no_p99_and_two_are() -> None:
+    assert percentile([1.0] * 99 + [9.0], 0.99) == 1.0
+    assert percentile([1.0] * 98 + [9.0] * 2, 0.99) == 9.0
+    assert percentile([], 0.99) is None
+
+
+def test_a_summary_is_over_all_requests_and_the_walls_time() -> None:
+    timings = [
+        RequestTiming(ttft_s=0.1, stream_s=0.4, itl_s=(0.1, 0.3), output_tokens=3),
+        RequestTiming(ttft_s=0.3, stream_s=0.2, itl_s=(0.2,), output_tokens=2),
+    ]
+    summary = summarize(timings, wall_s=2.0)
+    assert astuple(summary) == pytest.approx((2.5, 200, 300, 200, 200, 300))
+
+
+def test_a_load_without_answers_has_no_times_and_no_tokens() -> None:
+    assert summarize([], wall_s=1.0) == LoadSummary(0.0, None, None, None, None, None)
+
+
+def test_goodput_counts_requests_that_kept_both_limits() -> None:
+    timings = [
+        RequestTiming(ttft_s=ttft, stream_s=stream, itl_s=(), output_tokens=11)
+        for ttft, stream in ((1.0, 1.0), (1.1, 1.0), (1.0, 1.1), (0.1, 0.1))
+    ]
+    limits = Limits(max_ttft_s=1.0, max_tpot_s=0.1)
+    assert goodput(timings, limits, wall_s=4.0) == 0.5
