@@ -24,11 +24,17 @@ class ChoiceText:
     """
 
     def __init__(
-        self, choice: int, *, tokenizer: Tokenizer, scanner: StopScanner, sampling: Sampling
+        self,
+        choice: int,
+        *,
+        tokenizer: Tokenizer,
+        scanner: StopScanner,
+        sampling: Sampling,
+        drops_space: bool = False,
     ) -> None:
         self._choice = choice
         self._tokenizer = tokenizer
-        self._detokenizer = Detokenizer(tokenizer)
+        self._detokenizer = Detokenizer(tokenizer, drops_space=drops_space)
         self._scanner = scanner
         self._min_tokens = sampling.min_tokens
         self._num_top = sampling.num_logprobs

@@ -160,6 +160,7 @@ class GenerationRun:
                         tokenizer=self._tokenizer,
                         scanner=stops.scanner(),
                         sampling=request.sampling,
+                        drops_space=self._drops_space(index),
                     ),
                     submitted_ns=self._clock(),
                 )
@@ -167,6 +168,12 @@ class GenerationRun:
             ]
             prompts.append(_PromptRun(self._submit_of(index), choices, first_choice=first_choice))
         return prompts
+
+    def _drops_space(self, index: int) -> bool:
+        """A constrained output is text to the last byte: nothing put a space before it."""
+        prompt = self._prepared.prompt_token_ids[index]
+        is_free = self._prepared.request.constraint is None
+        return is_free and bool(prompt) and self._tokenizer.puts_space_after(prompt[-1])
 
     def _submit_of(self, index: int) -> Submit:
         request = self._prepared.request

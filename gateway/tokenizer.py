@@ -5,6 +5,7 @@ that owns the messages owns the roles too, so this is no boundary between client
 """
 
 import json
+import re
 from typing import Any
 
 import tokenizers
@@ -14,6 +15,7 @@ from runtime.errors import ModelError
 from runtime.text_assets import TextAssets
 
 SPACE_MARK = "\u2581"
+_BYTE_PIECE = re.compile("<0x([0-9A-Fa-f]{2})>")
 
 
 class Tokenizer:
@@ -35,6 +37,7 @@ class Tokenizer:
         document = json.loads(assets.tokenizer_json)
         self._bytes = self._read_token_bytes(document)
         self._max_token_bytes = self._read_max_token_bytes(document)
+        self._puts_space = self._read_puts_space()
 
     def encode(self, text: str, *, add_special: bool, param: str = "prompt") -> list[int]:
         """Token ids of a text; `add_special` puts the model's first token before it.
@@ -59,6 +62,11 @@ class Tokenizer:
         """Whether the token is a control token, which has no text in an answer."""
         return token_id in self._special_ids
 
+    def puts_space_after(self, token_id: int) -> bool:
+        """Whether a text that follows this token is encoded with a space put before it, which
+        therefore is no part of a text decoded from there."""
+        return self._puts_space and self.is_special(token_id)
+
     def token_bytes(self, token_id: int) -> bytes:
         """The bytes a token stands for; those of its written form for a control token, none for
         an id that the model's output has room for and the tokenizer does not know."""
@@ -67,6 +75,15 @@ class Tokenizer:
     def _read_special_ids(self) -> frozenset[int]:
         added = self._tokenizer.get_added_tokens_decoder()
         return frozenset(token_id for token_id, token in added.items() if token.special)
+
+    def _read_puts_space(self) -> bool:
+        """SentencePiece models differ in this, and files say it in several ways: it is tried."""
+        for special_id in sorted(self._special_ids):
+            text = self._tokenizer.id_to_token(special_id)
+            first, *others = self._tokenizer.encode(f"{text}a", add_special_tokens=False).ids
+            if first == special_id:
+                return b"".join(map(self.token_bytes, others)) == b" a"
+        return False
 
     def _read_max_token_bytes(self, document: dict[str, Any]) -> int | None:
         added = self._tokenizer.get_added_tokens_decoder().values()
@@ -136,6 +153,7 @@ def _byte_level_bytes(piece: str) -> bytes:
 
 
 def _sentencepiece_bytes(piece: str) -> bytes:
-    if len(piece) == 6 and piece.startswith("<0x") and piece.endswith(">"):
-        return bytes([int(piece[3:5], 16)])
+    byte = _BYTE_PIECE.fullmatch(piece)
+    if byte is not None:
+        return bytes([int(byte[1], 16)])
     return piece.replace(SPACE_MARK, " ").encode()

@@ -1,7 +1,9 @@
 """A tokenizer.json in which no text stands for a special token.
 
 llguidance tokenizes what a grammar forces. Where that text reads like a special token it would
-take the token, which has no text, for the only way on.
+take the token, which has no text, for the only way on. It holds every added token in angle
+brackets for special (Qwen's <tool_call>, Gemma's <table>), whatever the file says; inside a
+constrained output such text is spelled with other tokens.
 """
 
 import json
@@ -16,7 +18,8 @@ def without_special_texts(tokenizer_json: str) -> str:
     document = json.loads(tokenizer_json)
     renamed: dict[str, str] = {}
     for token in document.get("added_tokens") or ():
-        if token["special"]:
+        if token["special"] or _is_in_brackets(token["content"]):
+            token["special"] = True
             renamed[token["content"]] = f"{OPEN}{token['id']}{CLOSE}"
             token["content"] = renamed[token["content"]]
     vocab: Any = document["model"].get("vocab")
@@ -25,3 +28,7 @@ def without_special_texts(tokenizer_json: str) -> str:
     elif isinstance(vocab, list):  # Unigram: [token, score] in the order of ids
         document["model"]["vocab"] = [[renamed.get(text, text), score] for text, score in vocab]
     return json.dumps(document)
+
+
+def _is_in_brackets(text: str) -> bool:
+    return text.startswith("<") and text.endswith(">")

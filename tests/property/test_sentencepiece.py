@@ -59,12 +59,46 @@ def test_every_text_comes_back(pieces: list[str], text: str) -> None:
     assert tokenizer.decode(tokenizer.encode(text).ids) == text
 
 
-@given(vocabularies, texts)
-def test_tokens_one_by_one_are_the_text_with_the_space_that_was_put_first(
-    pieces: list[str], text: str
+def text_after(tokenizer: Tokenizer, prompt: str, answer: str) -> str:
+    """What the answer's tokens are shown as, one by one, after the prompt's. Its tokens are those
+    that the whole text has after the prompt's."""
+    prompt_ids = tokenizer.encode(prompt, add_special=True)
+    whole_ids = tokenizer.encode(prompt + answer, add_special=True)
+    assert whole_ids[: len(prompt_ids)] == prompt_ids
+    detokenizer = Detokenizer(tokenizer, drops_space=tokenizer.puts_space_after(prompt_ids[-1]))
+    sent = [detokenizer.feed(token_id) for token_id in whole_ids[len(prompt_ids) :]]
+    assert "\ufffd" not in "".join(sent)
+    return "".join(sent) + detokenizer.flush()
+
+
+@given(vocabularies, texts, st.booleans())
+@example([f"{SPACE}a", *ALPHABET], " a", True)
+def test_an_answer_after_a_special_token_is_shown_as_it_was_written(
+    pieces: list[str], text: str, adds_prefix: bool
+) -> None:
+    changes = {"tokenizer.ggml.add_space_prefix": adds_prefix}
+    tokenizer = Tokenizer(assets(pieces, changes=changes))
+    assert text_after(tokenizer, "", text) == text
+    assert text_after(tokenizer, "</s>", text) == text
+
+
+@given(vocabularies, texts, st.booleans())
+def test_an_answer_in_the_middle_of_a_text_keeps_its_spaces(
+    pieces: list[str], text: str, adds_prefix: bool
+) -> None:
+    """A line feed, which is no piece, keeps the prompt's tokens apart from the answer's."""
+    changes = {"tokenizer.ggml.add_space_prefix": adds_prefix}
+    tokenizer = Tokenizer(assets(pieces, changes=changes))
+    assert text_after(tokenizer, "a\n", text) == text
+
+
+@given(vocabularies, st.lists(st.integers(0, 264), max_size=30), st.booleans())
+def test_any_tokens_are_shown_as_the_library_decodes_them(
+    pieces: list[str], token_ids: list[int], drops_space: bool
 ) -> None:
     tokenizer = Tokenizer(assets(pieces))
-    detokenizer = Detokenizer(tokenizer)
-    sent = [detokenizer.feed(i) for i in tokenizer.encode(text, add_special=False)]
-    assert "".join(sent) + detokenizer.flush() == (f" {text}" if text else "")
-    assert "\ufffd" not in "".join(sent)
+    detokenizer = Detokenizer(tokenizer, drops_space=drops_space)
+    text = "".join(map(detokenizer.feed, token_ids)) + detokenizer.flush()
+    shown = [i for i in token_ids if not tokenizer.is_special(i)]
+    expected = b"".join(map(tokenizer.token_bytes, shown)).decode(errors="replace")
+    assert text == (expected.removeprefix(" ") if drops_space else expected)

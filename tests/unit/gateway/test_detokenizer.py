@@ -29,3 +29,10 @@ def test_bytes_that_cannot_begin_a_character_are_replaced_at_once() -> None:
 def test_control_tokens_and_unknown_ids_have_no_text() -> None:
     detok = detokenizer()
     assert [detok.feed(IM_END), detok.feed(263), detok.feed(262)] == ["", "", "hello"]
+
+
+def test_one_space_at_the_very_beginning_can_be_dropped() -> None:
+    detok = Detokenizer(Tokenizer(byte_assets()), drops_space=True)
+    assert [detok.feed(i) for i in (IM_END, 32, 32, ord("a"), 32)] == ["", "", " ", "a", " "]
+    other = Detokenizer(Tokenizer(byte_assets()), drops_space=True)
+    assert [other.feed(i) for i in (ord("a"), 32)] == ["a", " "]

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,11 +23,13 @@ from gateway.generation import (
 from gateway.token_generator import TokenGenerator
 from gateway.tokenizer import Tokenizer
 from grammar.spec import ConstraintSpec
+from runtime.gguf_vocabulary import build_tokenizer_json
 from runtime.messages import EngineFault, ErrorCode, Sampling, Submit, TokenEvent, TraceContext
 from telemetry import names
 from tests.byte_tokenizer import byte_assets
 from tests.fake_constraint_probe import FakeConstraintProbe
 from tests.fake_token_engine import INFO, FakeTokenEngine, Script
+from tests.sentencepiece import SPACE, sentencepiece_metadata
 
 HELLO = TextPrompt(text="hello")
 
@@ -335,3 +338,31 @@ async def test_what_the_model_can_do_is_known_once_the_engine_is_there() -> None
     assert generator(engine).capabilities.max_model_len == 128
     engine.info = None
     assert generator(engine).capabilities.max_model_len is None
+
+
+@pytest.mark.parametrize(
+    ("prompt", "constraint", "expected"),
+    [
+        ("a</s>", None, "a"),
+        ("a</s>b", None, " a"),
+        ("a</s>", ConstraintSpec("regex", " a", "llguidance"), " a"),
+    ],
+)
+async def test_the_space_that_the_tokenizer_puts_after_special_tokens_is_no_text(
+    prompt: str, constraint: ConstraintSpec | None, expected: str
+) -> None:
+    metadata = sentencepiece_metadata([f"{SPACE}a", SPACE, "a", "b"])
+    tokens = metadata["tokenizer.ggml.tokens"]
+    assets = replace(
+        byte_assets(),
+        tokenizer_json=build_tokenizer_json(metadata),
+        vocab_size=len(tokens),
+        eos_token_ids=(2,),
+    )
+    engine = FakeTokenEngine(lambda _submit, _choice: [tokens.index(f"{SPACE}a")])
+    made = TokenGenerator(
+        engine=engine, tokenizer=Tokenizer(assets), template=None, probe=FakeConstraintProbe()
+    )
+    wanted = request(TextPrompt(text=prompt), constraint=constraint)
+    events = [event async for event in made.generate(await made.prepare(wanted))]
+    assert text_of(events) == expected

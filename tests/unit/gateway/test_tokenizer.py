@@ -131,3 +131,31 @@ def test_a_stored_truncation_does_not_shorten_prompts() -> None:
     }
     tokenizer = Tokenizer(replace(byte_assets(), tokenizer_json=json.dumps(document)))
     assert len(tokenizer.encode("abcdef", add_special=False)) == 6
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, False),
+        ({"normalizer": {"type": "Prepend", "prepend": "\u2581"}}, True),
+        ({"pre_tokenizer": {"type": "Metaspace", "prepend_scheme": "always"}}, True),
+        ({"pre_tokenizer": {"type": "Metaspace", "prepend_scheme": "first"}}, False),
+        ({"pre_tokenizer": {"type": "Metaspace", "prepend_scheme": "never"}}, False),
+    ],
+)
+def test_whether_a_space_is_put_after_special_tokens_is_found_out(
+    changes: dict[str, dict[str, str]], expected: bool
+) -> None:
+    if "pre_tokenizer" in changes:
+        changes["pre_tokenizer"] |= {"replacement": "\u2581"}
+    text = json.dumps(SENTENCEPIECE | changes)
+    tokenizer = Tokenizer(replace(byte_assets(), tokenizer_json=text, vocab_size=5))
+    assert tokenizer.puts_space_after(0) is expected
+    assert not tokenizer.puts_space_after(3)
+
+
+def test_a_piece_that_only_looks_like_a_byte_is_text() -> None:
+    document = json.loads(json.dumps(SENTENCEPIECE))
+    document["model"]["vocab"] |= {"<0xzz>": 5}
+    assets = replace(byte_assets(), tokenizer_json=json.dumps(document), vocab_size=6)
+    assert Tokenizer(assets).token_bytes(5) == b"<0xzz>"
