@@ -46,7 +46,7 @@ class Decoder:
         for index, layer in enumerate(self._weights.layers):
             rotation = rotations[self._spec.layers[index].rotary]
             q, k, v = self._project(layer, x, rotation)
-            attended = layer.attention_output(attention.run(plan, index, q=q, k=k, v=v))
+            attended = self._attention_output(layer, attention.run(plan, index, q=q, k=k, v=v))
             x = x + self._post_norm(attended, layer.post_attention_norm)
             x = x + self._post_norm(self._feed_forward(layer, x), layer.post_ffn_norm)
         return x
@@ -74,6 +74,12 @@ class Decoder:
         rotated = _rotate(qk, *rotation).to(v.dtype)
         q, k = torch.split(rotated, [num_heads, num_kv_heads], dim=1)
         return q, k, v
+
+    def _attention_output(self, layer: LayerWeights, attended: Tensor) -> Tensor:
+        output = layer.attention_output(attended)
+        return (
+            output if layer.attention_output_bias is None else output + layer.attention_output_bias
+        )
 
     def _feed_forward(self, layer: LayerWeights, x: Tensor) -> Tensor:
         normed = self._norm(x, layer.ffn_norm)
@@ -115,7 +121,8 @@ def rotary_table(rotary: RotarySpec, max_position: int, *, device: torch.device)
     frequencies = torch.tensor(rotary.inverse_frequencies, dtype=torch.float32)
     angles = torch.arange(max_position).float()[:, None] * frequencies
     angles = torch.cat((angles, angles), dim=-1).to(device)
-    return angles.cos() * rotary.magnitude, angles.sin() * rotary.magnitude
+    magnitudes = torch.tensor(rotary.magnitudes * 2, device=device)
+    return angles.cos() * magnitudes, angles.sin() * magnitudes
 
 
 def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:

@@ -16,11 +16,17 @@ class RotarySpec:
     """Rotary positions of the pairs (i, i + d / 2) of a head.
 
     `inverse_frequencies`: one a pair, radians a position; whatever scaling the model has (linear,
-    llama3, yarn, longrope) is in them. `magnitude` multiplies cos and sin.
+    llama3, yarn, longrope) is in them. `magnitude` multiplies cos and sin. A pair of frequency 0
+    passes as it is, also without the magnitude: models that turn a part of each head have them.
     """
 
     inverse_frequencies: tuple[float, ...]
     magnitude: float = 1.0
+
+    @property
+    def magnitudes(self) -> tuple[float, ...]:
+        """What multiplies cos and sin, one a pair."""
+        return tuple(self.magnitude if f else 1.0 for f in self.inverse_frequencies)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +57,12 @@ class ExpertSpec:
     ffn_size: int
     normalize: bool
 
+    def check(self) -> "ExpertSpec":
+        """The spec itself. Raises: ValueError for numbers that contradict each other."""
+        if not 0 < self.num_used <= self.num_experts or self.ffn_size < 1:
+            raise ValueError(f"the experts' numbers contradict each other ({self})")
+        return self
+
 
 @dataclass(frozen=True, slots=True)
 class DecoderSpec:
@@ -62,7 +74,8 @@ class DecoderSpec:
             x += post_norm(ffn(norm(x)))            ffn(x) = down(activation(gate(x)) * up(x))
         logits = softcap(output(norm(x)))           softcap(x) = c * tanh(x / c)
 
-    `has_qkv_bias` adds a bias to q, k and v; `has_qk_norm` norms each head of q and k before the
+    `has_qkv_bias` adds a bias to q, k and v, `has_attention_output_bias` one to what attention's
+    output matrix gives; `has_qk_norm` norms each head of q and k before the
     rotation; scores are `attention_scale` * q k, through a softcap where `attention_softcap` is
     set. Norm weights multiply (models that store w - 1 are changed when loaded).
     Lengths in tokens.
@@ -82,6 +95,7 @@ class DecoderSpec:
     activation: Activation = "silu"
     embedding_scale: float = 1.0
     has_qkv_bias: bool = False
+    has_attention_output_bias: bool = False
     has_qk_norm: bool = False
     has_post_norms: bool = False
     attention_softcap: float | None = None

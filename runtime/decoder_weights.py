@@ -35,8 +35,8 @@ class FeedForwardWeights:
 
 @dataclass(frozen=True, slots=True)
 class LayerWeights:
-    """One decoder layer; what the spec does not have is None. `qkv` is stacked, `qkv_bias` in the
-    dtype of the matrices, norms are float32. `ffns`: one, or with a router one an expert."""
+    """One decoder layer; what the spec does not have is None. `qkv` is stacked; biases are in the
+    dtype of the matrices, norms in float32. `ffns`: one, or with a router one an expert."""
 
     attention_norm: Tensor
     qkv: Linear
@@ -44,6 +44,7 @@ class LayerWeights:
     q_norm: Tensor | None
     k_norm: Tensor | None
     attention_output: Linear
+    attention_output_bias: Tensor | None
     post_attention_norm: Tensor | None
     ffn_norm: Tensor
     router: Linear | None
@@ -104,14 +105,14 @@ class _Loader:
         )
 
     def _layer(self, layer: LayerMap) -> LayerWeights:
-        qkv_bias = self._optional_vector(layer.qkv_bias)
         return LayerWeights(
             attention_norm=self._vector(layer.attention_norm),
             qkv=Linear(self._matrix(layer.qkv)),
-            qkv_bias=None if qkv_bias is None else qkv_bias.to(self._dtype),
+            qkv_bias=self._bias(layer.qkv_bias),
             q_norm=self._optional_vector(layer.q_norm),
             k_norm=self._optional_vector(layer.k_norm),
             attention_output=Linear(self._matrix(layer.attention_output)),
+            attention_output_bias=self._bias(layer.attention_output_bias),
             post_attention_norm=self._optional_vector(layer.post_attention_norm),
             ffn_norm=self._vector(layer.ffn_norm),
             router=None if layer.router is None else Linear(self._matrix(layer.router)),
@@ -133,6 +134,9 @@ class _Loader:
         for target, part in zip(torch.split(stack, num_rows), read, strict=True):
             target.copy_(part)
         return stack
+
+    def _bias(self, parts: Vector | None) -> Tensor | None:
+        return None if parts is None else self._vector(parts).to(self._dtype)
 
     def _optional_vector(self, parts: Vector | None) -> Tensor | None:
         return None if parts is None else self._vector(parts)

@@ -35,11 +35,11 @@ def open_folder(path: Path) -> ModelSource:
             f"{path}: model_type {architecture!r} is not supported"
             f" (supported: {', '.join(sorted(MODEL_TYPES))})"
         )
+    weights = _weight_folder(path)
     try:
-        blueprint = blueprint_of(ModelConfig(config))
+        blueprint = blueprint_of(ModelConfig(config, weights.files))
     except (TypeError, ValueError, ZeroDivisionError) as error:
         raise ModelError(f"{path / 'config.json'}: {error}") from None
-    weights = _weight_folder(path)
     try:
         text = _read_text(path, config=config, spec=blueprint.spec)
     except (AttributeError, KeyError, TypeError, ValueError) as error:

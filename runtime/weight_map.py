@@ -55,6 +55,7 @@ class LayerMap:
     ffn_norm: Vector
     ffns: tuple[FeedForwardMap, ...]
     qkv_bias: Vector | None = None
+    attention_output_bias: Vector | None = None
     q_norm: Vector | None = None
     k_norm: Vector | None = None
     post_attention_norm: Vector | None = None

@@ -16,12 +16,10 @@ from runtime.models.blueprint import Sizes
 # Metadata (under the architecture's name) of variants that compute something else, and the values
 # that are the plain model all the same.
 _VARIANT_KEYS: Mapping[str, tuple[MetadataValue, ...]] = {
-    "rope.scaling.type": ("none",),
-    "rope.scaling.factor": (0.0, 1.0),
-    "rope.scale_linear": (0.0, 1.0),
     "expert_count": (0,),
     "expert_used_count": (0,),
     "expert_shared_count": (0,),
+    "leading_dense_block_count": (0,),
     "attention.sliding_window": (0,),
     "attention.scale": (0.0,),
     "attention.clamp_kqv": (0.0,),
@@ -91,13 +89,7 @@ class GgufMetadata:
         hidden_size = self.integer(self.own("embedding_length"))
         num_heads = self.integer(self.own("attention.head_count"))
         head_dim = self.integer(self.own("attention.key_length"), hidden_size // max(num_heads, 1))
-        for suffix in ("attention.value_length", "rope.dimension_count"):
-            key = self.own(suffix)
-            if self.integer(key, head_dim) != head_dim:
-                raise ModelError(
-                    f"{self.file.path}: {key} = {self.get(key)} differs from the head size"
-                    f" {head_dim}, which is not supported"
-                )
+        self.expect_head_dim("attention.value_length", head_dim)
         return Sizes(
             hidden_size=hidden_size,
             num_layers=self.integer(self.own("block_count")),
@@ -110,6 +102,15 @@ class GgufMetadata:
             norm_eps=self.number(self.own("attention.layer_norm_rms_epsilon")),
             tied_embeddings="output.weight" not in self.file.tensors,
         ).check()
+
+    def expect_head_dim(self, suffix: str, head_dim: int) -> None:
+        """Raises: ModelError where the entry is there and is another number."""
+        key = self.own(suffix)
+        if self.integer(key, head_dim) != head_dim:
+            raise ModelError(
+                f"{self.file.path}: {key} = {self.get(key)} differs from the head size"
+                f" {head_dim}, which is not supported"
+            )
 
     def factors(self, tensor: str, *, length: int) -> tuple[float, ...] | None:
         """A tensor of float32 factors, None where the file has none."""

@@ -1,36 +1,52 @@
-"""The llama architecture: Llama 2 and 3, TinyLlama, SmolLM2."""
+"""The llama architecture: Llama 2 and 3, TinyLlama, SmolLM2. Called by the registry.
+
+GGUF files call Mistral and Mixtral llama as well.
+"""
 
 from dataclasses import replace
 
-from runtime.decoder_spec import LayerSpec
-from runtime.errors import ModelError
+from runtime.decoder_spec import ExpertSpec, LayerSpec
 from runtime.models.blueprint import Blueprint
 from runtime.models.gguf_metadata import GgufMetadata
 from runtime.models.model_config import PLAIN_VALUES, ModelConfig
-from runtime.models.rotary import plain_rotary
+from runtime.models.rotary import config_rotary, gguf_rotary
 from runtime.models.weight_names import GGUF_NAMING, HUGGING_FACE_NAMING, map_weights
+
+_HANDLED = ("expert_count", "expert_used_count", "attention.sliding_window")
 
 
 def from_gguf(metadata: GgufMetadata) -> Blueprint:
     """Raises: ModelError for a variant that is not implemented."""
-    metadata.refuse_variants()
-    if "rope_freqs.weight" in metadata.file.tensors:
-        raise ModelError(
-            f"{metadata.file.path}: rope scaling (tensor 'rope_freqs.weight') is not supported"
-        )
+    metadata.refuse_variants(handled=_HANDLED)
     sizes = metadata.sizes()
-    theta = metadata.number(metadata.own("rope.freq_base"), 10_000.0)
-    rotary = plain_rotary(theta=theta, head_dim=sizes.head_dim)
-    spec = sizes.plain_spec((LayerSpec(rotary),) * sizes.num_layers)
-    return Blueprint(spec, map_weights(spec, replace(GGUF_NAMING, interleaves_pairs=True)))
+    num_experts = metadata.integer(metadata.own("expert_count"), 0)
+    layer = LayerSpec(
+        gguf_rotary(metadata, sizes),
+        window=metadata.integer(metadata.own("attention.sliding_window"), 0) or None,
+        has_experts=num_experts > 0,
+    )
+    spec = replace(
+        sizes.plain_spec((layer,) * sizes.num_layers),
+        has_qkv_bias="blk.0.attn_q.bias" in metadata.file.tensors,
+        has_attention_output_bias="blk.0.attn_output.bias" in metadata.file.tensors,
+    )
+    if num_experts:
+        num_used = metadata.integer(metadata.own("expert_used_count"))
+        experts = ExpertSpec(num_experts, num_used, sizes.ffn_size, normalize=True)
+        spec = replace(spec, experts=experts.check())
+    naming = replace(GGUF_NAMING, interleaves_pairs=True)
+    return Blueprint(spec, map_weights(spec, naming, ignored=("rope_freqs.weight",)))
 
 
 def from_config(config: ModelConfig) -> Blueprint:
     """Raises: ValueError for a variant that is not implemented."""
-    config.refuse_variants(PLAIN_VALUES)
-    sizes, rope = config.sizes(), config.rope()
-    if rope["rope_type"] != "default":
-        raise ValueError(f"rope scaling of type {rope['rope_type']!r} is not supported")
-    rotary = plain_rotary(theta=float(rope["rope_theta"]), head_dim=sizes.head_dim)
-    spec = sizes.plain_spec((LayerSpec(rotary),) * sizes.num_layers)
+    config.refuse_variants({**PLAIN_VALUES, "sliding_window": ()})
+    sizes = config.sizes()
+    layer = LayerSpec(config_rotary(config.rope(), head_dim=sizes.head_dim))
+    has_bias = config.flag("attention_bias")
+    spec = replace(
+        sizes.plain_spec((layer,) * sizes.num_layers),
+        has_qkv_bias=has_bias,
+        has_attention_output_bias=has_bias,
+    )
     return Blueprint(spec, map_weights(spec, HUGGING_FACE_NAMING))

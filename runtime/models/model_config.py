@@ -5,27 +5,47 @@ caller turns into a line with the file's name.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError, safe_open
+
+from runtime.errors import ModelError
 from runtime.models.blueprint import Sizes
 
 # Entries whose values (other than absent or null) change what is computed.
 PLAIN_VALUES: Mapping[str, tuple[object, ...]] = {
-    "attention_bias": (False,),
     "mlp_bias": (False,),
     "hidden_act": ("silu",),
     "partial_rotary_factor": (1.0,),
-    "sliding_window": (),
+    "use_qk_norm": (False,),
     "quantization_config": (),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class ModelConfig:
-    """The entries of one config.json."""
+    """The entries of one config.json, and the safetensors files beside it."""
 
     entries: Mapping[str, Any]
+    weight_files: tuple[Path, ...] = ()
+
+    def with_defaults(self, defaults: Mapping[str, Any]) -> "ModelConfig":
+        """What the architecture takes for entries that the file leaves out."""
+        return replace(self, entries={**defaults, **self.entries})
+
+    def tensor_names(self) -> frozenset[str]:
+        """The names in the weight files, where the architecture has to tell writers apart.
+        Raises: ModelError for a damaged file."""
+        names: set[str] = set()
+        for file in self.weight_files:
+            try:
+                shard: Any = safe_open(file, framework="np")  # untyped
+                names.update(shard.keys())
+            except (SafetensorError, OSError) as error:
+                raise ModelError(f"{file}: is damaged ({error}); download it again") from None
+        return frozenset(names)
 
     def get(self, key: str) -> Any:
         return self.entries.get(key)
@@ -77,6 +97,23 @@ class ModelConfig:
             norm_eps=self.number("rms_norm_eps", 1e-6),
             tied_embeddings=self.flag("tie_word_embeddings", default=tied_embeddings),
         ).check()
+
+    def windows(self, num_layers: int) -> tuple[int | None, ...]:
+        """The window of each layer: that of `layer_types`, or one for all.
+        Raises: ValueError for another type of layer."""
+        window = None if self.get("sliding_window") is None else self.integer("sliding_window")
+        if window is not None and window < 1:
+            raise ValueError(f"sliding_window must be at least 1, it is {window}")
+        types = self.get("layer_types")
+        if types is None:
+            return (window,) * num_layers
+        known: dict[object, int | None] = {"full_attention": None, "sliding_attention": window}
+        if not isinstance(types, list) or len(types) != num_layers:
+            raise ValueError(f"layer_types must name a type for each of {num_layers} layers")
+        for kind in types:
+            if kind not in known:
+                raise ValueError(f"a layer of type {kind!r} (layer_types) is not supported")
+        return tuple(known[kind] for kind in types)
 
     def rope(self) -> dict[str, Any]:
         """The rotary parameters under their newer names, whichever way the file has them."""

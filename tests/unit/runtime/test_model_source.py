@@ -97,11 +97,13 @@ def test_rope_theta_is_found_under_its_newer_name_too(folder: Path, tmp_path: Pa
     ("changes", "named"),
     [
         ({"model_type": "gpt_neox"}, "model_type 'gpt_neox'"),
-        ({"attention_bias": True}, "attention_bias"),
+        ({"sliding_window": 64}, "sliding_window = 64"),
         ({"mlp_bias": True}, "mlp_bias"),
         ({"hidden_act": "gelu"}, "hidden_act"),
-        ({"rope_scaling": {"rope_type": "llama3", "factor": 8.0}}, "rope scaling of type 'llama3'"),
-        ({"rope_scaling": {"type": "linear", "factor": 2.0}}, "rope scaling of type 'linear'"),
+        ({"rope_scaling": {"type": "dynamic", "factor": 2.0}}, "rope scaling of type 'dynamic'"),
+        ({"rope_scaling": {"rope_type": "llama3", "factor": 8.0}}, "parameter low_freq_factor"),
+        ({"rope_scaling": {"type": "linear", "factor": 0}}, "factor must be a positive number"),
+        ({"rope_parameters": {"partial_rotary_factor": 0.5}}, "partial_rotary_factor = 0.5"),
         ({"quantization_config": {"quant_method": "gptq"}}, "quantization_config"),
         ({"num_key_value_heads": 3}, "cannot share 3"),
         ({"num_attention_heads": 0}, "config.json"),
@@ -121,8 +123,10 @@ def test_a_variant_that_is_not_implemented_is_named(
     ("changes", "named"),
     [
         ({"general.architecture": "mamba"}, "architecture 'mamba'"),
-        ({"llama.rope.scaling.type": "yarn"}, "rope.scaling.type = 'yarn'"),
-        ({"llama.expert_count": 8}, "expert_count = 8"),
+        ({"llama.rope.scaling.type": "longrope"}, "rope.scaling.type = 'longrope'"),
+        ({"llama.expert_count": 8}, "llama.expert_used_count' must be one whole number"),
+        ({"llama.expert_count": 2, "llama.expert_used_count": 3}, "experts' numbers contradict"),
+        ({"llama.attention.scale": 0.5}, "attention.scale = 0.5"),
         ({"llama.rope.dimension_count": 8}, "rope.dimension_count = 8"),
         ({"llama.block_count": None}, "'llama.block_count' must be one whole number"),
         ({"llama.attention.head_count": [4, 4]}, "head_count' must be one whole number"),
@@ -140,10 +144,63 @@ def test_a_gguf_variant_that_is_not_implemented_is_named(
     assert "\n" not in str(caught.value)
 
 
-def test_frequency_factors_are_refused_as_rope_scaling(tmp_path: Path) -> None:
-    path = write_tiny_gguf(tmp_path / "scaled.gguf", extra={"rope_freqs.weight": (8,)})
-    with pytest.raises(ModelError, match="rope scaling"):
+def test_frequency_factors_of_another_length_are_named(tmp_path: Path) -> None:
+    path = write_tiny_gguf(tmp_path / "scaled.gguf", extra={"rope_freqs.weight": (9,)})
+    with pytest.raises(ModelError, match=r"'rope_freqs.weight' is F32 of shape \(9,\)"):
         open_model(path)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "named"),
+    [
+        ("mystery", "supported: gemma3, gemma3_text, llama, mistral, mixtral, phi3, qwen2, qwen3"),
+        (None, "model_type None is not supported"),
+    ],
+)
+def test_another_kind_of_folder_is_answered_with_those_that_are_supported(
+    folder: Path, tmp_path: Path, architecture: str | None, named: str
+) -> None:
+    changes = {"model_type": architecture}
+    with pytest.raises(ModelError, match=named):
+        open_model(changed_folder(folder, tmp_path, file="config.json", changes=changes))
+
+
+def test_another_kind_of_file_is_answered_with_those_that_are_supported(tmp_path: Path) -> None:
+    path = write_tiny_gguf(tmp_path / "m.gguf", metadata={"general.architecture": "mamba"})
+    with pytest.raises(ModelError, match="supported: gemma3, llama, phi3, qwen2, qwen3, qwen3moe"):
+        open_model(path)
+
+
+@pytest.mark.parametrize(
+    ("model_type", "changes", "named"),
+    [
+        ("mistral", {"attention_bias": True}, "attention_bias = True"),
+        ("mistral", {"sliding_window": 0}, "sliding_window must be at least 1"),
+        ("qwen2", {"use_sliding_window": True, "layer_types": ["mamba"] * 2}, "type 'mamba'"),
+        ("qwen3", {"use_sliding_window": 1}, "use_sliding_window must be true or false"),
+        ("gemma3_text", {"use_bidirectional_attention": True}, "use_bidirectional_attention"),
+        ("gemma3_text", {"hidden_activation": "relu"}, "hidden_activation = 'relu'"),
+        ("gemma3_text", {"sliding_window_pattern": 0}, "pattern of sliding windows"),
+        ("phi3", {"rope_scaling": {"type": "linear", "factor": 2.0}}, "of type 'linear'"),
+        ("phi3", {"rope_scaling": {"type": "longrope"}}, "short_factor must be a list"),
+        (
+            "phi3",
+            {"rope_scaling": {"type": "longrope", "short_factor": [1.0], "long_factor": [1.0]}},
+            "1 rotary factors are given, 8 expected",
+        ),
+        ("phi3", {"partial_rotary_factor": 1.5}, "24 of 16 dimensions of a head cannot turn"),
+        ("mixtral", {"num_experts_per_tok": 9}, "the experts' numbers contradict"),
+        ("qwen3_moe", {"num_experts": 0}, "the experts' numbers contradict"),
+    ],
+)
+def test_a_variant_of_another_architecture_is_named_too(
+    folder: Path, tmp_path: Path, model_type: str, changes: dict[str, Any], named: str
+) -> None:
+    changes = {"model_type": model_type} | changes
+    with pytest.raises(ModelError, match=named) as caught:
+        open_model(changed_folder(folder, tmp_path, file="config.json", changes=changes))
+    assert "config.json" in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 def test_a_missing_path_says_so(tmp_path: Path) -> None:

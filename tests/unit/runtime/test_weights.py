@@ -153,8 +153,8 @@ def test_a_missing_gguf_tensor_is_named(tmp_path: Path) -> None:
 
 
 def test_a_gguf_bias_is_named(tmp_path: Path) -> None:
-    path = write_tiny_gguf(tmp_path / "tiny.gguf", extra={"blk.0.attn_q.bias": (64,)})
-    with pytest.raises(ModelError, match=r"'blk.0.attn_q.bias' is not part"):
+    path = write_tiny_gguf(tmp_path / "tiny.gguf", extra={"blk.0.ffn_up.bias": (128,)})
+    with pytest.raises(ModelError, match=r"'blk.0.ffn_up.bias' is not part"):
         load(path)
 
 
