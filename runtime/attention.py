@@ -115,8 +115,8 @@ class PagedAttention:
         self._scale = spec.attention_scale
         shape = (spec.num_kv_heads, num_pages, page_size, spec.head_dim)
         # Zeroed, as masked slots still enter a product: 0 * NaN would be NaN.
-        self._keys = [allocate_zeroed(shape, dtype, device=device) for _ in self._layers()]
-        self._values = [allocate_zeroed(shape, dtype, device=device) for _ in self._layers()]
+        self._keys = [allocate_zeroed(shape, dtype, device=device) for _ in spec.layers]
+        self._values = [allocate_zeroed(shape, dtype, device=device) for _ in spec.layers]
 
     @staticmethod
     def page_bytes(spec: DecoderSpec, *, page_size: int, dtype: torch.dtype) -> int:
@@ -130,6 +130,19 @@ class PagedAttention:
             for store in (*self._keys, *self._values):
                 source = store[:, copy.source, : copy.num_slots]
                 store[:, copy.target, : copy.num_slots] = source
+
+    @property
+    def num_layers(self) -> int:
+        return self._spec.num_layers
+
+    def read_pages(self, layer: int, pages: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values of whole pages, [P, page_size, G, d] float32 each. pages: [P] long."""
+        stores = (self._keys[layer], self._values[layer])
+        keys, values = (
+            store.index_select(1, pages).permute(1, 2, 0, 3).float().contiguous()
+            for store in stores
+        )
+        return keys, values
 
     def plan(self, batch: ScheduledBatch) -> AttentionPlan:
         """Index tensors for the batch, whose tokens are laid out row after row."""
@@ -166,9 +179,6 @@ class PagedAttention:
             for block, output in zip(row.blocks, outputs, strict=True):
                 attended[block.first_token : block.first_token + block.num_tokens] = output
         return attended.flatten(1)
-
-    def _layers(self) -> range:
-        return range(self._spec.num_layers)
 
     def _indices(self, values: Sequence[int]) -> Tensor:
         return torch.tensor(values, dtype=torch.long, device=self._device)

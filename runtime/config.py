@@ -9,7 +9,8 @@ from runtime.errors import ConfigError
 if TYPE_CHECKING:
     from runtime.hardware import Hardware  # needs torch, which the gateway process must not load
 
-DTypeName = Literal["auto", "float32", "bfloat16"]
+DTypeName = Literal["auto", "float32", "bfloat16", "int8"]
+TorchDTypeName = Literal["float32", "bfloat16"]
 DeviceName = Literal["auto", "cpu", "cuda"]
 
 
@@ -18,6 +19,7 @@ class RuntimeConfig(msgspec.Struct, frozen=True):
 
     `kv_memory_bytes` sizes the page pool. `max_step_tokens` is the token budget of one step,
     decode rows first. `watermark` is the share of the pool kept free when admitting.
+    A request that has waited for `max_overtaking_s` is not overtaken by those with less to compute.
     `gateway_timeout_s` is how long a gateway may be silent before its requests are freed.
     """
 
@@ -30,28 +32,43 @@ class RuntimeConfig(msgspec.Struct, frozen=True):
     max_running: int = 16
     max_step_tokens: int = 512
     watermark: float = 0.01
+    max_overtaking_s: float = 2.0
     num_threads: int = 0
     gateway_timeout_s: float = 15.0
 
 
 class ResolvedConfig(msgspec.Struct, frozen=True):
-    """The settings with every `auto` settled for one machine."""
+    """The settings with every `auto` settled for one machine.
+
+    dtype `int8` is the native step: weights of 4 or 8 bits, activations of 8. `torch_dtype` is what
+    torch computes in: the same, or with `int8` what is computed in until the native step is there.
+    """
 
     device: Literal["cpu", "cuda"]
-    dtype: Literal["float32", "bfloat16"]
+    dtype: Literal["float32", "bfloat16", "int8"]
+    torch_dtype: TorchDTypeName
     num_threads: int | None
 
 
 def resolve(config: RuntimeConfig, hardware: "Hardware") -> ResolvedConfig:
     """Settles the `auto` values; depends on nothing but its arguments.
 
-    Raises: ConfigError for a device that the machine does not have.
+    Raises: ConfigError for a device or a number format that the machine does not have.
     """
     if config.device == "cuda" and not hardware.has_cuda:
         raise ConfigError("device is cuda, but no CUDA device was found; use cpu or auto")
     wants_cuda = config.device == "cuda" or (config.device == "auto" and hardware.has_cuda)
     device: Literal["cpu", "cuda"] = "cuda" if wants_cuda else "cpu"
+    has_fast_bfloat16 = wants_cuda or hardware.has_fast_cpu_bfloat16
+    torch_dtype: TorchDTypeName = "bfloat16" if has_fast_bfloat16 else "float32"
     dtype = config.dtype
     if dtype == "auto":
-        dtype = "bfloat16" if wants_cuda or hardware.has_fast_cpu_bfloat16 else "float32"
-    return ResolvedConfig(device=device, dtype=dtype, num_threads=config.num_threads or None)
+        dtype = "int8" if device == "cpu" and hardware.can_run_native_step else torch_dtype
+    if dtype == "int8":
+        if device != "cpu":
+            raise ConfigError("dtype int8 is for the CPU; use bfloat16 or auto on a GPU")
+        if not hardware.can_run_native_step:
+            raise ConfigError("dtype int8 needs a C++ compiler (g++), and none was found")
+    else:
+        torch_dtype = dtype
+    return ResolvedConfig(device, dtype, torch_dtype, config.num_threads or None)

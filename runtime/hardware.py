@@ -10,15 +10,20 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from runtime.native.build import can_build
+from runtime.native.instruction_sets import choose_instruction_set
+
 _CPU_INFO = Path("/proc/cpuinfo")
 
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """`cpu_flags` are the kernel's names of the instruction sets; empty where it has none."""
+    """`cpu_flags` are the kernel's names of the instruction sets; empty where it has none.
+    `can_run_native_step`: the C++ step was built before, or there is a compiler."""
 
     cpu_flags: frozenset[str]
     has_cuda: bool
+    can_run_native_step: bool = False
 
     @property
     def has_fast_cpu_bfloat16(self) -> bool:
@@ -27,8 +32,13 @@ class Hardware:
 
 
 def detect_hardware() -> Hardware:
-    """Reads the CPU's flags and asks torch for a GPU."""
-    return Hardware(cpu_flags=_read_cpu_flags(), has_cuda=torch.cuda.is_available())
+    """Reads the CPU's flags and asks torch for a GPU and looks for a compiler."""
+    cpu_flags = _read_cpu_flags()
+    return Hardware(
+        cpu_flags=cpu_flags,
+        has_cuda=torch.cuda.is_available(),
+        can_run_native_step=can_build(choose_instruction_set(cpu_flags)),
+    )
 
 
 def allocate_zeroed(

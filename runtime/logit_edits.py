@@ -20,7 +20,7 @@ def is_plain(row: SampleRow) -> bool:
         row.mask is None
         and not row.forbid_ids
         and not row.sampling.logit_bias
-        and (not _has_penalty(row))
+        and (not has_penalty(row))
     )
 
 
@@ -32,7 +32,7 @@ def edit_logits(logits: Tensor, plan: SamplePlan) -> None:
 
 
 def _edit_row(scores: Tensor, row: SampleRow, masks: npt.NDArray[np.int32] | None) -> None:
-    if _has_penalty(row):
+    if has_penalty(row):
         _penalize(scores, row)
     if row.sampling.logit_bias:
         ids = _indices(list(row.sampling.logit_bias), scores)
@@ -49,7 +49,8 @@ def _edit_row(scores: Tensor, row: SampleRow, masks: npt.NDArray[np.int32] | Non
         scores.masked_fill_(~_allowed(mask, scores), _EXCLUDED)
 
 
-def _has_penalty(row: SampleRow) -> bool:
+def has_penalty(row: SampleRow) -> bool:
+    """Whether earlier tokens change the row's scores."""
     s = row.sampling
     return s.repetition_penalty != 1.0 or s.frequency_penalty != 0.0 or s.presence_penalty != 0.0
 

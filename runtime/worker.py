@@ -8,9 +8,7 @@ supervisor named, or else on stderr and as a goodbye to whoever asks.
 """
 
 import contextlib
-import ctypes
 import logging
-import os
 import signal
 import sys
 import time
@@ -27,6 +25,7 @@ from runtime.config import RuntimeConfig
 from runtime.errors import ConfigError, RuntimePackageError
 from runtime.loop import Doorbell, RuntimeLoop
 from runtime.messages import EngineInfo, Goodbye
+from runtime.orphans import die_with_parent, is_orphan
 from runtime.worker_options import (
     EXIT_BAD_ARGUMENT,
     EXIT_LOAD_FAILED,
@@ -47,8 +46,6 @@ logger = logging.getLogger("runtime.worker")
 # How long a failed load waits for its gateway's greeting, to say why.
 GOODBYE_WAIT_S = 2.0
 GOODBYE_LINGER_MS = 1000
-
-PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 class StopSwitch:
@@ -174,19 +171,6 @@ def engine_info(
         max_running=config.max_running,
         kv_root=loaded.kv_root,
     )
-
-
-def die_with_parent() -> None:
-    """Has the kernel kill this process when its parent is gone, even by kill -9 and even if this
-    process hangs in native code. Elsewhere than on Linux the loop's look at the parent's id,
-    several times a second, does it."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def is_orphan(parent_pid: int | None) -> bool:
-    """Whether the parent that this process was told of is gone."""
-    return parent_pid is not None and os.getppid() != parent_pid
 
 
 def _bind(context: "zmq.Context[zmq.Socket[bytes]]", address: str) -> zmq.Socket[bytes]:

@@ -1,0 +1,86 @@
+"""Implements runtime.batch.Executor with the native step.
+
+Rows that take the best token are chosen in C++ too; the others go through runtime/sampler.py, the
+reference, as all rows of the torch executor do.
+"""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from runtime.batch import SampledToken, SamplePlan, SampleRow, ScheduledBatch
+from runtime.logit_edits import has_penalty
+from runtime.native.native_decoder import NativeDecoder
+from runtime.sampler import MIN_TEMPERATURE, sample
+
+
+class NativeExecutor:
+    """Called from one thread, as the decoder is."""
+
+    def __init__(self, decoder: NativeDecoder) -> None:
+        self._decoder = decoder
+        self._logits: Tensor | None = None
+
+    def forward(self, batch: ScheduledBatch) -> None:
+        self._decoder.copy_slots(batch.copies)
+        self._logits = self._decoder.step(batch) if batch.rows else None
+
+    @torch.inference_mode()
+    def sample(self, plan: SamplePlan) -> tuple[SampledToken, ...]:
+        if not plan.rows:
+            return ()
+        assert self._logits is not None, "sample() follows a forward() that wanted logits"
+        assert self._logits.shape[0] == len(plan.rows), "one plan row a wanted logits row"
+        best = [index for index, row in enumerate(plan.rows) if takes_best(row)]
+        if len(best) == len(plan.rows):
+            return self._choose(self._logits, plan)
+        sampled: dict[int, SampledToken] = {}
+        others = [index for index in range(len(plan.rows)) if index not in set(best)]
+        for indices, choose in ((best, self._choose), (others, sample)):
+            rows = tuple(plan.rows[index] for index in indices)
+            tokens = choose(self._logits[indices], replace(plan, rows=rows))
+            sampled |= zip(indices, tokens, strict=True)
+        return tuple(sampled[index] for index in range(len(plan.rows)))
+
+    def write_pages(
+        self, layer: int, pages: npt.NDArray[np.int32], keys: Tensor, values: Tensor
+    ) -> None:
+        """Sets pages of one layer. keys and values: [P, page_size, G, d] float32, contiguous."""
+        self._decoder.write_pages(layer, pages, keys, values)
+
+    def _choose(self, logits: Tensor, plan: SamplePlan) -> tuple[SampledToken, ...]:
+        """For rows that `takes_best` holds of. Overwrites what they exclude in `logits`."""
+        for scores, row in zip(logits, plan.rows, strict=True):
+            for token_id in row.forbid_ids:
+                scores[token_id] = -math.inf
+        masks = [_mask_of(row, plan) for row in plan.rows]
+        tokens, scores_of_tokens = self._decoder.choose(logits, masks)
+        return tuple(
+            SampledToken(token if math.isfinite(score) else None)
+            for token, score in zip(tokens, scores_of_tokens, strict=True)
+        )
+
+
+def takes_best(row: SampleRow) -> bool:
+    """Whether the row gets the token with the best score that its mask, or else its `forbid_ids`,
+    leaves: nothing is drawn, no score is changed and no probability is wanted."""
+    sampling = row.sampling
+    return (
+        sampling.temperature < MIN_TEMPERATURE
+        and not sampling.logit_bias
+        and sampling.num_logprobs is None
+        and not (row.forbid_ids and row.mask is not None)
+        and not has_penalty(row)
+    )
+
+
+def _mask_of(row: SampleRow, plan: SamplePlan) -> npt.NDArray[np.int32] | None:
+    if row.mask is None:
+        return None
+    assert plan.masks is not None, "a constrained row needs the masks it points into"
+    mask: npt.NDArray[np.int32] = plan.masks[row.mask]
+    return mask

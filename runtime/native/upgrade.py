@@ -1,0 +1,72 @@
+"""Serves with torch until the native step is prepared, then goes on with that.
+
+The exchange happens between two steps: the pages that were written are copied over, so that running
+requests and the prefix cache keep what they have.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+
+from runtime.batch import Executor, PageId, SampledToken, SamplePlan, ScheduledBatch
+from runtime.errors import RuntimePackageError
+from runtime.native.native_executor import NativeExecutor
+from runtime.torch_executor import TorchExecutor
+
+logger = logging.getLogger(__name__)
+
+
+class Prepares(Protocol):
+    """What tells when the native step is there."""
+
+    def outcome(self) -> bool | None:
+        """None while it is being prepared, then whether that went well."""
+
+
+class UpgradingExecutor:
+    """Implements runtime.batch.Executor. `load` makes the native executor once it is prepared."""
+
+    def __init__(
+        self, plain: TorchExecutor, preparation: Prepares, load: Callable[[], NativeExecutor]
+    ) -> None:
+        self._plain: TorchExecutor | None = plain
+        self._executor: Executor = plain
+        self._preparation = preparation
+        self._load = load
+        self._written: set[PageId] = set()
+
+    def forward(self, batch: ScheduledBatch) -> None:
+        if self._plain is not None:
+            self._try_upgrade(self._plain)
+        if self._plain is not None:
+            self._note_written(batch)
+        self._executor.forward(batch)
+
+    def sample(self, plan: SamplePlan) -> tuple[SampledToken, ...]:
+        return self._executor.sample(plan)
+
+    def _note_written(self, batch: ScheduledBatch) -> None:
+        self._written.update(copy.target for copy in batch.copies)
+        for row in batch.rows:
+            self._written.update(row.page_ids)
+
+    def _try_upgrade(self, plain: TorchExecutor) -> None:
+        outcome = self._preparation.outcome()
+        if outcome is None:
+            return
+        self._plain = None
+        if not outcome:
+            logger.warning("serving goes on with torch alone: the native step cannot be had")
+            return
+        try:
+            native = self._load()
+        except RuntimePackageError as error:
+            logger.warning("serving goes on with torch alone: %s", error)
+            return
+        pages = np.array(sorted(self._written), dtype=np.int32)
+        for layer in range(plain.num_layers):
+            native.write_pages(layer, pages, *plain.read_pages(layer, pages))
+        self._executor = native
+        logger.info("the native step is ready: %d pages were taken over", len(pages))
