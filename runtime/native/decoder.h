@@ -26,6 +26,7 @@ struct Layer {
     const float *attention_norm;
     const float *ffn_norm;
     const float *qkv_bias;
+    const float *attention_output_bias;
     const float *q_norm;
     const float *k_norm;
     const float *post_attention_norm;
@@ -200,7 +201,8 @@ class Decoder {
             pool_.barrier();
             merge_parts(thread, plan);
             pool_.barrier();
-            multiply_into(thread, l.attention_output, input_, l.post_attention_norm);
+            multiply_into(thread, l.attention_output, input_, l.attention_output_bias,
+                          l.post_attention_norm);
             pool_.barrier();
             add_normed(thread, l.post_attention_norm);
             normalize(thread, l.ffn_norm, l.has_experts ? l.router : nullptr);
@@ -210,7 +212,7 @@ class Decoder {
             } else {
                 gate(thread, l.ffns[0], input_, b_->num_tokens);
                 pool_.barrier();
-                multiply_into(thread, l.ffns[0].down, gated_, l.post_ffn_norm);
+                multiply_into(thread, l.ffns[0].down, gated_, nullptr, l.post_ffn_norm);
             }
             pool_.barrier();
             add_normed(thread, l.post_ffn_norm);
@@ -423,12 +425,14 @@ class Decoder {
         for (int at = 0; at < d; at += 16) store(to + at, load<f32x16>(to + at) * (1.0f / total));
     }
 
-    // x += matrix * input; where a norm comes between, the product goes to y.
+    // x += matrix * input + bias; where a norm comes between, the product goes to y.
     void multiply_into(int thread, const Matrix &matrix, const Quantized &input,
-                       const float *post_norm) {
+                       const float *biases, const float *post_norm) {
         const auto [begin, end] = share(m_.hidden_size / kTileRows, thread);
         for (int tile = begin; tile < end; ++tile) {
-            multiply_tile(matrix, tile, input, b_->num_tokens, [&](int row, f32x16 out) {
+            const f32x16 bias = biases ? load<f32x16>(biases + tile * kTileRows) : f32x16{};
+            multiply_tile(matrix, tile, input, b_->num_tokens, [&](int row, f32x16 product) {
+                const f32x16 out = product + bias;
                 float *x = row_of(x_, row, m_.hidden_size) + tile * kTileRows;
                 float *y = row_of(y_, row, m_.hidden_size) + tile * kTileRows;
                 if (post_norm) {

@@ -53,6 +53,7 @@ class Layer(ctypes.Structure):
         ("attention_norm", c_void_p),
         ("ffn_norm", c_void_p),
         ("qkv_bias", c_void_p),
+        ("attention_output_bias", c_void_p),
         ("q_norm", c_void_p),
         ("k_norm", c_void_p),
         ("post_attention_norm", c_void_p),

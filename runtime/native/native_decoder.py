@@ -231,8 +231,8 @@ class NativeDecoder:
 
 # Vectors and routers of a layer: the same names in PackedWeights and in the C structure.
 _LAYER_ARRAYS = (
-    "attention_norm", "ffn_norm", "qkv_bias", "q_norm", "k_norm", "post_attention_norm",
-    "post_ffn_norm", "router",
+    "attention_norm", "ffn_norm", "qkv_bias", "attention_output_bias", "q_norm", "k_norm",
+    "post_attention_norm", "post_ffn_norm", "router",
 )  # fmt: skip
 
 

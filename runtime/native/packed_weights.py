@@ -138,6 +138,14 @@ def pack_gate_up(gate_up: Blocks) -> PackedMatrix:
     return pack(stack_blocks(halves).rows(order))
 
 
+def unpack_gate_up(matrix: PackedMatrix, ffn_size: int) -> Blocks:
+    """The inverse of `pack_gate_up`: gate's rows, then up's, without those that were added."""
+    blocks = unpack(matrix)
+    order = torch.arange(blocks.levels.shape[0]).view(-1, 2, TILE_ROWS)
+    gate, up = order[:, 0].flatten(), order[:, 1].flatten()
+    return blocks.rows(torch.cat((gate[:ffn_size], up[:ffn_size])))
+
+
 def _fill_tiles(blocks: Blocks) -> Blocks:
     return _fill_rows(blocks, -(-blocks.levels.shape[0] // TILE_ROWS) * TILE_ROWS)
 
@@ -164,8 +172,8 @@ def _stored_scale(blocks: Blocks) -> float:
 
 # The vectors that a layer may have, by their names in LayerMap.
 _VECTORS = (
-    "attention_norm", "ffn_norm", "qkv_bias", "q_norm", "k_norm", "post_attention_norm",
-    "post_ffn_norm",
+    "attention_norm", "ffn_norm", "qkv_bias", "attention_output_bias", "q_norm", "k_norm",
+    "post_attention_norm", "post_ffn_norm",
 )  # fmt: skip
 
 
