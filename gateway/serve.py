@@ -34,7 +34,7 @@ from grammar.matcher import Vocabulary
 from grammar.probe import ConstraintProbe
 from runtime.config import RuntimeConfig
 from runtime.errors import RuntimePackageError
-from runtime.model_source import ModelSource, open_model
+from runtime.model_source import ModelSource, hub_name, locate_model, open_model
 from runtime.supervisor import EngineSupervisor, LogFormat, SupervisorPolicy
 from runtime.token_engine import EngineState, EngineUnavailable
 from telemetry.errors import SetupError
@@ -149,13 +149,17 @@ def assemble(settings: Settings) -> Assembly:
 
 
 def find_model(settings: Settings) -> tuple[Path, str]:
-    """The file or folder to serve, and the id it is served under. Raises: FetchError."""
+    """The file or folder to serve, fetched if need be, and the id it is served under.
+
+    Raises: FetchError, ModelError.
+    """
     if settings.model is None:
         path = default_model_path(settings.model_dir, os.environ)
         ensure_default_model(path)
         return path, settings.served_model_name or MODEL_ID
-    path = Path(settings.model).expanduser()
-    return path, settings.served_model_name or path.name.removesuffix(".gguf").lower()
+    path = locate_model(settings.model)
+    own_name = hub_name(settings.model) or path.name.removesuffix(".gguf").lower()
+    return path, settings.served_model_name or own_name
 
 
 def runtime_config(settings: Settings, path: Path) -> RuntimeConfig:

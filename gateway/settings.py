@@ -50,7 +50,7 @@ class Settings(BaseModel):
     port: int = setting(8000, "port to listen on; 0 = any free one", ge=0, le=65535)
     root_path: str = setting("", "path under which a proxy publishes the server, such as /llm")
     model: str | None = setting(
-        None, "GGUF file or Hugging Face folder; absent = the default model"
+        None, "GGUF file, Hugging Face folder or hub id (org/name); absent = the default model"
     )
     model_dir: str | None = setting(
         None, "folder of the default model; absent = radixgate in the user's cache folder"
