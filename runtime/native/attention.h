@@ -14,6 +14,7 @@
 constexpr int kBlockSlots = 16;
 constexpr int kChunkBlocks = 8;
 constexpr int kChunkSlots = kChunkBlocks * kBlockSlots;
+constexpr int kPrefetchBlocks = 4;  // how far ahead memory is asked for
 constexpr int kMaxQueries = 64;
 constexpr int kMaxHeadDim = 256;
 constexpr float kMasked = -1e30f;  // a score that no sum of products reaches
@@ -54,15 +55,27 @@ struct AttentionScratch {
     alignas(64) float sums[kMaxQueries][kMaxHeadDim];
 };
 
+// Few queries have two sums each, so that no product waits for the one before it.
 template <int Q>
 RG_INLINE void score_block(AttentionScratch &scratch, int first, const uint32_t *keys,
                            int half_dim, int column) {
-    f32x16 acc[Q] = {};
-    for (int j = 0; j < half_dim; ++j) {
-        const u32x16 pair = load<u32x16>(keys + 16 * j);
-        for (int i = 0; i < Q; ++i) acc[i] = dot2(acc[i], pair, scratch.queries[j][first + i]);
+    f32x16 even[Q] = {}, odd[Q] = {};
+    for (int j = 0; j < half_dim; j += 2) {
+        const u32x16 pair = load<u32x16>(keys + 16 * j), next = load<u32x16>(keys + 16 * j + 16);
+        const uint32_t *query = scratch.queries[j] + first, *after = scratch.queries[j + 1] + first;
+        for (int i = 0; i < Q; ++i) even[i] = dot2(even[i], pair, query[i]);
+        for (int i = 0; i < Q; ++i) odd[i] = dot2(odd[i], next, after[i]);
     }
-    for (int i = 0; i < Q; ++i) store(&scratch.scores[first + i][column], acc[i]);
+    for (int i = 0; i < Q; ++i) store(&scratch.scores[first + i][column], even[i] + odd[i]);
+}
+
+// Asks for the keys and values of a block: pages lie anywhere, so the processor cannot guess them.
+RG_INLINE void prefetch_block(const PagedKv &kv, size_t at) {
+    const int num_bytes = kBlockSlots * kv.head_dim * 2;
+    for (int byte = 0; byte < num_bytes; byte += 64) {
+        __builtin_prefetch((const char *)(kv.keys + at) + byte);
+        __builtin_prefetch((const char *)(kv.values + at) + byte);
+    }
 }
 
 // sums[first .. first + 4)[offset .. offset + 16 C) += weights * values of the chunk's blocks.
@@ -142,6 +155,10 @@ static void attend(AttentionScratch &scratch, const PagedKv &kv, int kv_head,
                    const KeyRange &range) {
     const int num_queries = scratch.num_queries, padded = (num_queries + 3) / 4 * 4;
     const int blocks_in_page = kv.page_size / kBlockSlots;
+    const auto offset_of = [&](int slot) {
+        const int block = slot / kBlockSlots, page = range.pages[block / blocks_in_page];
+        return kv.block_offset(page, kv_head, block % blocks_in_page);
+    };
     for (int i = 0; i < padded; ++i) {
         scratch.best[i] = kMasked;
         scratch.total[i] = 0.0f;
@@ -153,10 +170,10 @@ static void attend(AttentionScratch &scratch, const PagedKv &kv, int kv_head,
         const int num_blocks = std::min(kChunkBlocks, (left + kBlockSlots - 1) / kBlockSlots);
         const uint32_t *values[kChunkBlocks];
         for (int b = 0; b < num_blocks; ++b) {
-            const int block = slot / kBlockSlots + b;
-            const int page = range.pages[block / blocks_in_page];
-            const size_t at = kv.block_offset(page, kv_head, block % blocks_in_page);
+            const size_t at = offset_of(slot + b * kBlockSlots);
             values[b] = kv.values + at;
+            const int ahead = slot + (b + kPrefetchBlocks) * kBlockSlots;
+            if (ahead < range.slot_end) prefetch_block(kv, offset_of(ahead));
             int i = 0;
             for (; i + 8 <= padded; i += 8) {
                 score_block<8>(scratch, i, kv.keys + at, kv.head_dim / 2, b * kBlockSlots);
