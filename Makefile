@@ -2,7 +2,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup setup-dev model serve test e2e lint types fmt bench lock clean
+.PHONY: help setup setup-dev model serve test test-models e2e lint types fmt bench lock clean
 
 PYTHON ?= python3
 # cpu, or cuda on a machine that has a GPU.
@@ -26,6 +26,7 @@ endef
 help:
 	@echo "make serve      install what is needed, fetch the model, serve http://127.0.0.1:8000/v1 (HOST, PORT)"
 	@echo "make test       the whole default test suite     make e2e    only the tests on a real server"
+	@echo "make test-models  real files of other architectures (1.4 GB) against transformers"
 	@echo "make lint types what CI checks                   make fmt    format the code"
 	@echo "make bench      speed, also beside another server: ARGS=\"--help\""
 	@echo "make setup      install without serving          make lock   renew the lock files"
@@ -58,8 +59,15 @@ $(VENV)/.dev: $(VENV)/.runtime-$(TORCH) requirements-dev.lock
 $(MODEL): | $(VENV)/.runtime-$(TORCH)
 	@$(PY) -m gateway.default_model
 
+# The C++ step for this processor and the default model's weights in its layout: some seconds, once.
+# Without a compiler the server runs all the same, slower; the line on stderr says so.
+$(VENV)/.native: $(wildcard runtime/native/*.h runtime/native/*.cpp) | $(VENV)/.runtime-$(TORCH) $(MODEL)
+	@echo "radixgate: building the native step"
+	@$(PY) -m runtime.native.preparation $(MODEL) || true
+	@touch $@
+
 model: $(MODEL)
-setup: $(VENV)/.runtime-$(TORCH) $(MODEL)
+setup: $(VENV)/.runtime-$(TORCH) $(MODEL) $(VENV)/.native
 setup-dev: setup $(VENV)/.dev
 
 serve: setup
@@ -67,6 +75,10 @@ serve: setup
 
 test: setup-dev
 	@$(PY) -m pytest
+
+test-models: setup-dev
+	@$(PY) -m tests.fetch_models
+	@$(PY) -m pytest tests/models
 
 e2e: setup-dev
 	@$(PY) -m pytest tests/e2e
