@@ -2,7 +2,8 @@
 
 A file is a magic, the length of a JSON header, the header, then the arrays, each at a multiple of
 64 bytes; it is memory-mapped, so several processes share it. Its name holds the model's hash and
-the version of the layout: a change of either is another file. Letters as in blocks.py.
+the version of the layout: a change of either is another file, and a new one takes the place of
+those of other versions. Letters as in blocks.py.
 """
 
 import contextlib
@@ -85,6 +86,7 @@ def load_packed_weights(source: ModelSource) -> PackedWeights:
         packed = _Packer(reader).pack(source.weight_map)
         with contextlib.suppress(OSError):
             _write(path, packed)
+            _remove_other_versions(path)
     return packed
 
 
@@ -93,13 +95,26 @@ def packed_path(source: ModelSource) -> Path:
     return cache_folder() / "weights" / f"{source.content_hash()[:32]}-v{LAYOUT_VERSION}.rgpack"
 
 
+def _remove_other_versions(path: Path) -> None:
+    """Of the same model. Who has one mapped keeps it until it ends. Raises: OSError."""
+    model_hash, _, _ = path.name.rpartition("-v")
+    for other in path.parent.glob(f"{model_hash}-v*.rgpack"):
+        if other != path:
+            other.unlink(missing_ok=True)
+
+
+def block_bytes(bits: int) -> int:
+    """Of a block in a tile: 16 rows' levels, scales and minima. matmul.h: block_bytes."""
+    return 64 * bits + 64
+
+
 def pack(blocks: Blocks, *, bits: int | None = None) -> PackedMatrix:
     """The blocks in the layout of matmul.h, with `bits` or as many as they have."""
     bits = bits or blocks.bits
     blocks = _fill_tiles(blocks)
     num_tiles, num_blocks = blocks.levels.shape[0] // TILE_ROWS, blocks.levels.shape[1]
     scale = _stored_scale(blocks)
-    data = torch.empty(num_tiles, num_blocks, 64 * bits + 64, dtype=torch.uint8)
+    data = torch.empty(num_tiles, num_blocks, block_bytes(bits), dtype=torch.uint8)
     # [T, 16, B, 8, 4] -> [T, B, 8, 16 * 4]: four neighbouring inputs of each output
     groups = blocks.levels.view(num_tiles, TILE_ROWS, num_blocks, 8, 4).permute(0, 2, 3, 1, 4)
     groups = groups.reshape(num_tiles, num_blocks, 8, 64)
@@ -296,7 +311,7 @@ def _read(path: Path) -> PackedWeights | None:
     except (OSError, ValueError, struct.error):
         return None
     start = _aligned(preamble_len + header_len)
-    if len(mapped) != start + header.num_bytes:
+    if len(mapped) != start + header.num_bytes or not _is_sound(header):
         return None
     data = torch.frombuffer(mapped, dtype=torch.uint8, offset=start)
     return PackedWeights(
@@ -310,6 +325,23 @@ def _read(path: Path) -> PackedWeights | None:
             name: _view(data, entry.offset, torch.float32, entry.shape)
             for name, entry in header.arrays.items()
         },
+    )
+
+
+def _is_sound(header: _Header) -> bool:
+    """Whether all lies inside the file and has a shape that the native step can read."""
+    entries: list[tuple[_MatrixEntry | _ArrayEntry, int]] = [
+        *((entry, 1) for entry in header.matrices.values()),
+        *((entry, 4) for entry in header.arrays.values()),
+    ]
+    return all(
+        min(entry.shape, default=0) > 0
+        and entry.offset % _ALIGNMENT == 0
+        and 0 <= entry.offset <= header.num_bytes - math.prod(entry.shape) * item_bytes
+        for entry, item_bytes in entries
+    ) and all(
+        matrix.bits in (4, 8) and matrix.shape[2] == block_bytes(matrix.bits)
+        for matrix in header.matrices.values()
     )
 
 
