@@ -20,6 +20,8 @@ from runtime.config import DTypeName, RuntimeConfig
 from runtime.errors import RuntimePackageError
 from runtime.model_runner import LoadedModel, load_executor
 from runtime.model_source import ModelSource, open_model
+from runtime.native.preparation import prepare
+from runtime.native.upgrade import UpgradingExecutor
 from tests.bench.teacher_forcing import StepShape, Window, forced_logprobs, split_windows
 from tests.model_file import ROOT, default_model_path
 
@@ -67,6 +69,19 @@ def windows_of(source: ModelSource, name: str, num_tokens: int) -> list[Window]:
     return split_windows(token_ids[:num_tokens], num_tokens // NUM_WINDOWS)
 
 
+def load(source: ModelSource, config: RuntimeConfig) -> LoadedModel:
+    """With the native step built first: no token may be scored by what stands in for it.
+
+    Raises: ModelError, ConfigError, BuildError.
+    """
+    if config.dtype == "int8":
+        prepare(config.model)
+    loaded = load_executor(source, config)
+    assert loaded.dtype == config.dtype
+    assert not isinstance(loaded.executor, UpgradingExecutor)
+    return loaded
+
+
 def mean_logprob(loaded: LoadedModel, windows: Sequence[Window], shape: StepShape) -> float:
     return statistics.fmean(
         forced_logprobs(
@@ -88,14 +103,14 @@ def measure(
 ) -> Iterator[Loss]:
     """Each format on each text, in steps of each shape; float32 is computed in the first shape.
 
-    Raises: ModelError, ConfigError.
+    Raises: ModelError, ConfigError, BuildError.
     """
     source = open_model(config.model)
     texts = {name: windows_of(source, name, num_tokens) for name in TEXTS}
-    loaded = load_executor(source, msgspec.structs.replace(config, dtype="float32"))
+    loaded = load(source, msgspec.structs.replace(config, dtype="float32"))
     exact = {name: mean_logprob(loaded, windows, shapes[0]) for name, windows in texts.items()}
     for dtype in dtypes:
-        loaded = load_executor(source, msgspec.structs.replace(config, dtype=dtype))
+        loaded = load(source, msgspec.structs.replace(config, dtype=dtype))
         for name, windows in texts.items():
             for shape in shapes:
                 mean = mean_logprob(loaded, windows, shape)

@@ -16,6 +16,7 @@ from tests.bench.quality import (
     offered_dtypes,
 )
 from tests.model_file import default_model_path, needs_model
+from tests.native_library import HAS_COMPILER, NO_COMPILER
 
 NUM_TOKENS = 512
 
@@ -24,6 +25,8 @@ NUM_TOKENS = 512
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("dtype", offered_dtypes())
 def test_a_number_format_costs_at_most_half_a_percent(dtype: DTypeName) -> None:
+    if dtype == "int8" and not HAS_COMPILER:
+        pytest.skip(NO_COMPILER)
     config = RuntimeConfig(model=str(default_model_path()), device="cpu")
     losses = list(measure(config, [dtype], num_tokens=NUM_TOKENS, shapes=(PREFILL, DECODE)))
     assert len(losses) == len(TEXTS) * 2
