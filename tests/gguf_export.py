@@ -44,8 +44,10 @@ _NAMES = {
 }
 
 
-def export_gguf(model: Any, path: Path) -> Path:
-    """All weights in float32."""
+def export_gguf(
+    model: Any, path: Path, *, storage: gguf.GGMLQuantizationType | None = None
+) -> Path:
+    """Vectors and routers in float32; the other matrices too, or quantized to `storage`."""
     config = model.config
     writer: Any = gguf.GGUFWriter(path, _ARCHITECTURES[config.model_type])
     _add_sizes(writer, config)
@@ -54,7 +56,12 @@ def export_gguf(model: Any, path: Path) -> Path:
     for name, weight in model.state_dict().items():
         if name != "lm_head.weight" or not config.tie_word_embeddings:
             for gguf_name, tensor in _tensors(name, weight, config):
-                writer.add_tensor(gguf_name, np.ascontiguousarray(tensor.numpy()))
+                array = np.ascontiguousarray(tensor.numpy())
+                if storage is None or tensor.ndim == 1 or "ffn_gate_inp" in gguf_name:
+                    writer.add_tensor(gguf_name, array)
+                else:
+                    quantized = gguf.quantize(array, storage)
+                    writer.add_tensor(gguf_name, quantized, raw_dtype=storage)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -1,5 +1,6 @@
 """The packed layout and the file that keeps it."""
 
+import os
 import struct
 import subprocess
 import sys
@@ -261,7 +262,7 @@ def test_a_disk_that_gets_full_leaves_no_part_of_a_file(
     def fail(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(packed_weights.os, "replace", fail)
+    monkeypatch.setattr(os, "replace", fail)
     assert load_packed_weights(source).matrices
     assert list(packed_path(source).parent.iterdir()) == []
 
