@@ -115,6 +115,16 @@ class Batch(ctypes.Structure):
     ]
 
 
+class Choice(ctypes.Structure):
+    """choose.h: struct Choice."""
+
+    _fields_ = [
+        ("mask", c_void_p),
+        ("temperature", c_float),
+        ("key", c_int32 * 2),
+    ]
+
+
 class LibraryError(RuntimePackageError):
     """A built library that cannot be loaded or is of another version."""
 
@@ -141,7 +151,7 @@ _FUNCTIONS: tuple[tuple[str, Any, list[Any]], ...] = (
     ("rg_copy_slots", None, [POINTER(PagedKv), c_int32, c_int32, c_int32]),
     ("rg_write_pages", None, [POINTER(PagedKv), c_void_p, c_int32, c_void_p, c_void_p]),
     ("rg_read_pages", None, [POINTER(PagedKv), c_void_p, c_int32, c_void_p, c_void_p]),
-    ("rg_choose", None, [c_void_p, c_int32, c_int32, POINTER(c_void_p), c_void_p, c_void_p]),
+    ("rg_choose", None, [c_void_p, c_int32, c_int32, POINTER(Choice), c_void_p, c_void_p]),
     ("rg_unpack_row", None, [POINTER(Matrix), c_int32, c_void_p]),
     ("rg_multiply", c_int32, [POINTER(Matrix), c_void_p, c_int32, c_void_p]),
 )

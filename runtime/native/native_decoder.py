@@ -129,19 +129,16 @@ class NativeDecoder:
             values.data_ptr(),
         )
 
-    def choose(
-        self, logits: Tensor, masks: Sequence[npt.NDArray[np.int32] | None]
-    ) -> tuple[list[int], list[float]]:
-        """The best token of each row and its score, among those that the row's mask allows.
-        logits: [S, V] float32; masks: S rows of ceil(V / 32) words. Score -inf: none is allowed."""
+    def choose(self, logits: Tensor, choices: Sequence[c.Choice]) -> tuple[list[int], list[float]]:
+        """The token of each row and its score, -inf where no token is allowed.
+        logits: [S, V] float32."""
         num_rows = logits.shape[0]
         tokens, scores = np.empty(num_rows, np.int32), np.empty(num_rows, np.float32)
-        pointers = [None if mask is None else mask.ctypes.data for mask in masks]
         self._library.rg_choose(
             logits.data_ptr(),
             num_rows,
             self._spec.vocab_size,
-            (ctypes.c_void_p * num_rows)(*pointers),
+            (c.Choice * num_rows)(*choices),
             tokens.ctypes.data,
             scores.ctypes.data,
         )

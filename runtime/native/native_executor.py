@@ -1,7 +1,7 @@
 """Implements runtime.batch.Executor with the native step.
 
-Rows that take the best token are chosen in C++ too; the others go through runtime/sampler.py, the
-reference, as all rows of the torch executor do.
+Rows that take the best token, or draw one of all, are chosen in C++ too; the others go through
+runtime/sampler.py, the reference, as all rows of the torch executor do.
 """
 
 import math
@@ -13,8 +13,11 @@ import torch
 from torch import Tensor
 
 from runtime.batch import SampledToken, SamplePlan, SampleRow, ScheduledBatch
+from runtime.candidates import has_filter
 from runtime.logit_edits import has_penalty
+from runtime.native.library import Choice
 from runtime.native.native_decoder import NativeDecoder
+from runtime.noise import noise_key
 from runtime.sampler import MIN_TEMPERATURE, sample
 
 
@@ -35,12 +38,12 @@ class NativeExecutor:
             return ()
         assert self._logits is not None, "sample() follows a forward() that wanted logits"
         assert self._logits.shape[0] == len(plan.rows), "one plan row a wanted logits row"
-        best = [index for index, row in enumerate(plan.rows) if takes_best(row)]
-        if len(best) == len(plan.rows):
+        simple = [index for index, row in enumerate(plan.rows) if is_simple(row)]
+        if len(simple) == len(plan.rows):
             return self._choose(self._logits, plan)
+        others = [index for index, row in enumerate(plan.rows) if not is_simple(row)]
         sampled: dict[int, SampledToken] = {}
-        others = [index for index in range(len(plan.rows)) if index not in set(best)]
-        for indices, choose in ((best, self._choose), (others, sample)):
+        for indices, choose in ((simple, self._choose), (others, sample)):
             rows = tuple(plan.rows[index] for index in indices)
             tokens = choose(self._logits[indices], replace(plan, rows=rows))
             sampled |= zip(indices, tokens, strict=True)
@@ -53,34 +56,38 @@ class NativeExecutor:
         self._decoder.write_pages(layer, pages, keys, values)
 
     def _choose(self, logits: Tensor, plan: SamplePlan) -> tuple[SampledToken, ...]:
-        """For rows that `takes_best` holds of. Overwrites what they exclude in `logits`."""
+        """For rows that `is_simple` holds of. Overwrites what they exclude in `logits`."""
         for scores, row in zip(logits, plan.rows, strict=True):
             for token_id in row.forbid_ids:
                 scores[token_id] = -math.inf
-        masks = [_mask_of(row, plan) for row in plan.rows]
-        tokens, scores_of_tokens = self._decoder.choose(logits, masks)
+        tokens, scores_of_tokens = self._decoder.choose(
+            logits, [_choice(row, plan) for row in plan.rows]
+        )
         return tuple(
             SampledToken(token if math.isfinite(score) else None)
             for token, score in zip(tokens, scores_of_tokens, strict=True)
         )
 
 
-def takes_best(row: SampleRow) -> bool:
-    """Whether the row gets the token with the best score that its mask, or else its `forbid_ids`,
-    leaves: nothing is drawn, no score is changed and no probability is wanted."""
+def is_simple(row: SampleRow) -> bool:
+    """Whether the row's token is the best, or one drawn from all, of what its mask, or else its
+    `forbid_ids`, leaves: no score is changed and no probability is wanted."""
     sampling = row.sampling
     return (
-        sampling.temperature < MIN_TEMPERATURE
-        and not sampling.logit_bias
+        not sampling.logit_bias
         and sampling.num_logprobs is None
         and not (row.forbid_ids and row.mask is not None)
         and not has_penalty(row)
+        and (sampling.temperature < MIN_TEMPERATURE or not has_filter(sampling))
     )
 
 
-def _mask_of(row: SampleRow, plan: SamplePlan) -> npt.NDArray[np.int32] | None:
-    if row.mask is None:
-        return None
-    assert plan.masks is not None, "a constrained row needs the masks it points into"
-    mask: npt.NDArray[np.int32] = plan.masks[row.mask]
-    return mask
+def _choice(row: SampleRow, plan: SamplePlan) -> Choice:
+    choice = Choice()
+    if row.mask is not None:
+        assert plan.masks is not None, "a constrained row needs the masks it points into"
+        choice.mask = plan.masks[row.mask].ctypes.data
+    if row.sampling.temperature >= MIN_TEMPERATURE:
+        choice.temperature = row.sampling.temperature
+        choice.key[:] = noise_key(row.sampling.seed, row.choice, row.position)
+    return choice

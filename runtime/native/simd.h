@@ -132,6 +132,23 @@ RG_INLINE f32x16 exp_approx(f32x16 a) {
     return exp2_approx(limited * 1.44269504f);
 }
 
+// Natural logarithm of positive normal numbers. The mantissa m in [sqrt(1/2), sqrt(2)) goes through
+// 2 artanh((m - 1) / (m + 1)) as an odd polynomial: relative error below 2e-7, near 1 too.
+RG_INLINE f32x16 log_approx(f32x16 a) {
+    const i32x16 shifted = (i32x16)a - 0x3f3504f3;  // sqrt(1/2)
+    const i32x16 exponent = shifted >> 23;
+    const f32x16 m = (f32x16)((i32x16)a - (exponent << 23));
+    const f32x16 z = (m - 1.0f) / (m + 1.0f);
+    const f32x16 z2 = z * z;
+    f32x16 p = splat(2.0f / 11.0f);
+    p = p * z2 + 2.0f / 9.0f;
+    p = p * z2 + 2.0f / 7.0f;
+    p = p * z2 + 2.0f / 5.0f;
+    p = p * z2 + 2.0f / 3.0f;
+    p = p * z2 + 2.0f;
+    return p * z + to_float(exponent) * 0.69314718f;
+}
+
 RG_INLINE f32x16 tanh_approx(f32x16 a) {
     const f32x16 e = exp_approx(absolute(a) * -2.0f);
     const f32x16 magnitude = (1.0f - e) / (1.0f + e);

@@ -74,12 +74,11 @@ void rg_read_pages(const PagedKv *kv, const int32_t *pages, int num_pages, float
     }
 }
 
-// The greatest score of each row and the first token that has it, among those whose bit is set in
-// the row's mask. scores: [R, V]; masks: R pointers to [V / 32] words, null = all tokens.
-void rg_choose(const float *scores, int num_rows, int vocab_size, const uint32_t *const *masks,
+// The token of each row of scores, [R, V].
+void rg_choose(const float *scores, int num_rows, int vocab_size, const Choice *choices,
                int32_t *tokens, float *best) {
     for (int row = 0; row < num_rows; ++row) {
-        choose_token(scores + (size_t)row * vocab_size, vocab_size, masks[row], tokens + row,
+        choose_token(scores + (size_t)row * vocab_size, vocab_size, choices[row], tokens + row,
                      best + row);
     }
 }
