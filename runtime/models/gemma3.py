@@ -37,6 +37,7 @@ _PLAIN_VALUES: Mapping[str, tuple[object, ...]] = {
     "use_bidirectional_attention": (False,),
     "quantization_config": PLAIN_VALUES["quantization_config"],
 }
+_HANDLED = ("attention.sliding_window", "final_logit_softcapping", "attn_logit_softcapping")
 _IMAGE_PREFIXES = ("vision_tower.", "multi_modal_projector.")
 _NAMING = replace(
     HUGGING_FACE_NAMING.with_layer(ffn_norm="pre_feedforward_layernorm"), norm_offset=1.0
@@ -45,7 +46,7 @@ _NAMING = replace(
 
 def from_gguf(metadata: GgufMetadata) -> Blueprint:
     """Raises: ModelError for a variant that is not implemented."""
-    metadata.refuse_variants(handled=("attention.sliding_window", "final_logit_softcapping"))
+    metadata.refuse_variants(handled=_HANDLED)
     sizes = metadata.sizes()
     window = metadata.integer(metadata.own("attention.sliding_window"), 0) or None
     theta = metadata.number(metadata.own("rope.freq_base_swa"), _LOCAL_THETA)
@@ -60,6 +61,7 @@ def from_gguf(metadata: GgufMetadata) -> Blueprint:
     spec = replace(
         _spec(sizes, layers, attention_scale=scaled_size**-0.5),
         logit_softcap=metadata.number(metadata.own("final_logit_softcapping"), 0.0) or None,
+        attention_softcap=metadata.number(metadata.own("attn_logit_softcapping"), 0.0) or None,
     )
     return Blueprint(spec, map_weights(spec, GGUF_NAMING, ignored=("rope_freqs.weight",)))
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from runtime.batch import (
     PageId,
@@ -18,6 +19,7 @@ from runtime.batch import (
     ScheduledRow,
 )
 from runtime.config import RuntimeConfig
+from runtime.errors import ModelError
 from runtime.messages import Sampling
 from runtime.model_runner import LoadedModel, load_executor
 from runtime.model_source import open_model
@@ -79,16 +81,20 @@ def subject(
     model = references.setdefault(case.name, make_model(case))
     folder = tmp_path_factory.mktemp("model")
     path = save_folder(model, folder) if kind == "folder" else export_gguf(model, folder / "m.gguf")
+    return Subject(model, *load(path, max_model_len=case.max_model_len), path)
+
+
+def load(path: Path, *, max_model_len: int = 256) -> tuple[LoadedModel, RuntimeConfig]:
     config = RuntimeConfig(
         model=str(path),
         dtype="float32",
         device="cpu",
         num_threads=1,
         kv_memory_bytes=2**23,
-        max_model_len=case.max_model_len,
+        max_model_len=max_model_len,
         max_step_tokens=23,
     )
-    return Subject(model, load_executor(open_model(path), config), config, path)
+    return load_executor(open_model(path), config), config
 
 
 def logprobs(loaded: LoadedModel, token_ids: list[int]) -> torch.Tensor:
@@ -133,3 +139,30 @@ def test_rows_that_decode_over_a_shared_prefix_get_the_same_tokens(subject: Subj
         engine.submit(make_submit(str(number), prompt, sampling=sampling))
     engine.run()
     assert [engine.answer(str(number)).token_ids for number in range(3)] == expected
+
+
+@pytest.mark.parametrize("name", ["mixtral", "qwen3_moe some layers", "gemma3 with images"])
+def test_the_names_that_transformers_has_in_memory_are_understood_too(
+    name: str, tmp_path: Path
+) -> None:
+    """Files of newer writers stack the experts, and have another prefix before the text part."""
+    model = make_model(next(case for case in CASES if case.name == name))
+    save_folder(model, tmp_path)
+    (file,) = tmp_path.glob("*.safetensors")
+    usual = open_model(tmp_path).weight_map
+    state = {key: weight.clone() for key, weight in model.state_dict().items()}
+    save_file(state, file, {"format": "pt"})
+    assert open_model(tmp_path).weight_map.shapes != usual.shapes
+    expected = reference_logits(model, PROMPT).log_softmax(-1)
+    assert (logprobs(load(tmp_path)[0], PROMPT) - expected).abs().max() < MAX_ERROR
+
+
+def test_a_missing_expert_is_named(tmp_path: Path) -> None:
+    model = make_model(next(case for case in CASES if case.name == "mixtral"))
+    save_folder(model, tmp_path)
+    (file,) = tmp_path.glob("*.safetensors")
+    tensors = load_file(file)
+    missing = next(key for key in tensors if "experts.5.w2" in key)
+    save_file({key: weight for key, weight in tensors.items() if key != missing}, file)
+    with pytest.raises(ModelError, match=f"'{missing}' is missing"):
+        load(tmp_path)
