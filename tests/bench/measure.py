@@ -6,13 +6,14 @@ one number of clients to the next, so that no prompt is in a cache unless its ow
 
 import json
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import jsonschema
 
 from telemetry.load import summarize
 from tests.bench.client import RecordedLoad, run_load
 from tests.bench.memory import watch_memory
+from tests.bench.processor import ProcessorTimes
 from tests.bench.results import ColdAndWarm, LoadRow, Results, Start
 from tests.bench.servers import Contender, Endpoint, running
 from tests.bench.streams import Answer, StreamError, read_answer
@@ -76,8 +77,10 @@ async def _loads(
         bodies = make_bodies(
             workload, endpoint.model, num_requests=plan.num_requests(num_clients), seed=seed
         )
+        start = ProcessorTimes.now(endpoint.pid)
         load = await run_load(endpoint.base_url, bodies, num_clients=num_clients)
-        yield make_row(server, workload, num_clients, load)
+        other_cores = ProcessorTimes.now(endpoint.pid).other_cores_since(start)
+        yield replace(make_row(server, workload, num_clients, load), other_cores=other_cores)
 
 
 async def warm_up(endpoint: Endpoint, *, num_clients: int, seed: str) -> None:

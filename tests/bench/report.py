@@ -21,6 +21,7 @@ _COLUMNS = (
     "cached / prompt tokens",
     "failed",
     "client CPU %",
+    "other CPU %",
 )
 
 
@@ -81,6 +82,7 @@ def row_cells(row: LoadRow) -> tuple[str, ...]:
         f"{row.cached_tokens} / {row.prompt_tokens}",
         f"{row.num_failed} of {row.num_requests}" if row.num_failed else "0",
         f"{100 * row.client_cpu:.0f}",
+        "-" if row.other_cores is None else f"{100 * row.other_cores:.0f}",
     )
 
 

@@ -11,7 +11,11 @@ LoadKey = tuple[str, int]  # workload, number of clients
 
 @dataclass(frozen=True, slots=True)
 class LoadRow:
-    """One load on one server, or the median over rounds of such rows, figure by figure."""
+    """One load on one server, or the median over rounds of such rows, figure by figure.
+
+    `client_cpu` and `other_cores` are in cores: what the client took, and all other work than the
+    server's and the client's, where that is known.
+    """
 
     server: str
     workload: str
@@ -26,6 +30,7 @@ class LoadRow:
     output_tokens: int
     cached_tokens: int
     client_cpu: float
+    other_cores: float | None = None
 
     @property
     def key(self) -> LoadKey:
@@ -144,6 +149,7 @@ def median_row(rows: Sequence[LoadRow]) -> LoadRow:
         output_tokens=round(statistics.median(row.output_tokens for row in rows)),
         cached_tokens=round(statistics.median(row.cached_tokens for row in rows)),
         client_cpu=statistics.median(row.client_cpu for row in rows),
+        other_cores=_median([row.other_cores for row in rows]),
     )
 
 

@@ -12,7 +12,7 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -20,9 +20,11 @@ from typing import IO, Any
 
 import aiohttp
 
+from gateway.settings import describe_settings
 from tests.bench.client import client_session
 from tests.model_file import ROOT
 
+_MODEL_DIR = "RADIXGATE_MODEL_DIR"
 _POLL_S = 0.02
 # A peer may compile kernels when it first starts.
 _START_TIMEOUT_S = 600.0
@@ -65,12 +67,20 @@ def without_folders(word: str) -> str:
 
 def product(**variables: str) -> Contender:
     """The server of this checkout, with the settings of the environment and these."""
+    command = [sys.executable, "-m", "gateway.cli", "serve", "--host", "127.0.0.1", "--port"]
+    settings = {**_settings_of(os.environ), **variables}
     return Contender(
         name="radixgate",
-        target=shlex.join([sys.executable, "-m", "gateway.cli", "serve", "--port", "{port}"]),
+        target=shlex.join([*command, "{port}"]),
         restarts=True,
-        variables=tuple(variables.items()),
+        variables=tuple(settings.items()),
     )
+
+
+def _settings_of(environ: Mapping[str, str]) -> dict[str, str]:
+    """What in the environment configures a server; no secrets, and no folder of this machine."""
+    shown = [info.variable for info in describe_settings() if not info.is_secret]
+    return {name: environ[name] for name in shown if name in environ and name != _MODEL_DIR}
 
 
 @dataclass(frozen=True, slots=True)

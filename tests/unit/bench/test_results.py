@@ -82,10 +82,18 @@ def test_failures_are_added_up_and_the_first_is_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "cell"), [({}, "0"), ({"num_failed": 3}, "3 of 8"), ({"client_cpu": 0.126}, "13")]
+    ("changes", "cell"),
+    [
+        ({}, "0"),
+        ({"num_failed": 3}, "3 of 8"),
+        ({"client_cpu": 0.126}, "13"),
+        ({"other_cores": 1.5}, "150"),
+    ],
 )
-def test_a_row_shows_failures_and_the_clients_own_share(changes: dict[str, Any], cell: str) -> None:
-    assert cell in row_cells(row("ours", 1.0, **changes))[-2:]
+def test_a_row_shows_failures_and_who_else_used_the_processor(
+    changes: dict[str, Any], cell: str
+) -> None:
+    assert cell in row_cells(row("ours", 1.0, **changes))[-3:]
 
 
 def test_servers_stand_side_by_side_for_each_load() -> None:

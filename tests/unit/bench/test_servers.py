@@ -12,10 +12,16 @@ def test_a_command_is_described_without_folders() -> None:
     assert peer.describe() == "env A=1 python -m server --model model --port '{port}'"
 
 
-def test_the_product_is_restarted_and_shows_its_settings() -> None:
+def test_the_product_is_restarted_and_shows_its_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RADIXGATE_DTYPE", "float32")
+    monkeypatch.setenv("RADIXGATE_MODEL_DIR", "/home/me/models")
+    monkeypatch.setenv("RADIXGATE_SERVER_SECRET", "not to be shown")
     ours = product(RADIXGATE_KV_MEMORY_MB="64")
     assert ours.restarts
-    assert ours.describe().startswith("RADIXGATE_KV_MEMORY_MB=64 python")
+    command = "RADIXGATE_DTYPE=float32 RADIXGATE_KV_MEMORY_MB=64 python -m gateway.cli serve"
+    assert ours.describe().startswith(command)
+    assert "MODEL_DIR" not in ours.describe()
+    assert "SECRET" not in ours.describe()
 
 
 @pytest.mark.parametrize(
