@@ -6,6 +6,7 @@ What the names mean, and which must be there, is the business of runtime/models/
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import torch
@@ -14,8 +15,9 @@ from torch import Tensor
 
 from runtime.dequantize import dequantize, is_supported, supported_types
 from runtime.errors import ModelError
-from runtime.gguf_file import GgufFile
+from runtime.gguf_file import GgufFile, TensorInfo
 from runtime.model_facts import ModelSource, WeightFolder
+from runtime.weight_checks import find_damage, find_wrong_number
 
 _FLOAT_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
@@ -62,6 +64,7 @@ class GgufWeights:
 
     def __init__(self, file: GgufFile) -> None:
         self._file = file
+        self._checked: set[str] = set()
         self.shapes = {name: info.shape for name, info in file.tensors.items()}
 
     def read(self, name: str) -> Tensor:
@@ -84,8 +87,26 @@ class GgufWeights:
                 f" supported (supported: {', '.join(supported_types())})"
             )
         data = torch.frombuffer(self._file.tensor_bytes(info), dtype=torch.uint8)
+        self._check(info, data)
         num_rows = math.prod(info.shape[:-1])
         return StoredTensor(info.type.name, info.shape, data.view(num_rows, -1))
+
+    def _check(self, info: TensorInfo, data: Tensor) -> None:
+        if info.name in self._checked:
+            return
+        damage = find_damage(
+            data,
+            info.type.name,
+            block_bytes=info.type.block_bytes,
+            is_matrix=len(info.shape) > 1,
+        )
+        if damage is not None:
+            raise _damaged(self._file.path, info.name, damage)
+        self._checked.add(info.name)
+
+
+def _damaged(path: Path, name: str, damage: str) -> ModelError:
+    return ModelError(f"{path}: tensor {name!r} {damage}: the file is damaged, download it again")
 
 
 class SafetensorsWeights:
@@ -93,6 +114,7 @@ class SafetensorsWeights:
 
     def __init__(self, folder: WeightFolder) -> None:
         self._shards: dict[str, Any] = {}  # safe_open is untyped
+        self._files: dict[str, Path] = {}
         self.shapes: dict[str, tuple[int, ...]] = {}
         for file in folder.files:
             try:
@@ -109,6 +131,7 @@ class SafetensorsWeights:
                     )
             self.shapes |= shapes
             self._shards |= dict.fromkeys(shapes, shard)
+            self._files |= dict.fromkeys(shapes, file)
 
     def read(self, name: str) -> Tensor:
         return self._checked(name, self._shards[name].get_tensor(name))
@@ -122,4 +145,7 @@ class SafetensorsWeights:
     def _checked(self, name: str, tensor: Tensor) -> Tensor:
         if tensor.dtype not in _FLOAT_DTYPES:
             raise ModelError(f"tensor {name!r} is stored as {tensor.dtype}, which is not supported")
+        damage = find_wrong_number(tensor)
+        if damage is not None:
+            raise _damaged(self._files[name], name, damage)
         return tensor
