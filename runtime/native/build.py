@@ -84,7 +84,11 @@ def _compile(compiler: str, instruction_set: InstructionSet, target: Path) -> No
         )
     except subprocess.TimeoutExpired:
         raise BuildError(f"{compiler} took more than {BUILD_TIMEOUT_S} s") from None
+    except OSError as error:
+        raise BuildError(f"{compiler} failed: {error.strerror or error}") from None
     if done.returncode:
         lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
         first_error = next((line for line in lines if "error" in line), lines[-1])
         raise BuildError(f"{compiler} failed: {first_error[:300]}")
+    if not target.exists():
+        raise BuildError(f"{compiler} failed: wrote nothing")
