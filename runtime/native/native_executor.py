@@ -56,13 +56,17 @@ class NativeExecutor:
         self._decoder.write_pages(layer, pages, keys, values)
 
     def _choose(self, logits: Tensor, plan: SamplePlan) -> tuple[SampledToken, ...]:
-        """For rows that `is_simple` holds of. Overwrites what they exclude in `logits`."""
-        for scores, row in zip(logits, plan.rows, strict=True):
-            for token_id in row.forbid_ids:
-                scores[token_id] = -math.inf
+        """For rows that `is_simple` holds of. `logits` stay as they are, but for the meantime."""
+        scores = logits.numpy()
+        forbidden = [(i, list(row.forbid_ids)) for i, row in enumerate(plan.rows) if row.forbid_ids]
+        kept = [scores[place] for place in forbidden]
+        for place in forbidden:
+            scores[place] = -math.inf
         tokens, scores_of_tokens = self._decoder.choose(
             logits, [_choice(row, plan) for row in plan.rows]
         )
+        for place, values in zip(forbidden, kept, strict=True):
+            scores[place] = values
         return tuple(
             SampledToken(token if math.isfinite(score) else None)
             for token, score in zip(tokens, scores_of_tokens, strict=True)
