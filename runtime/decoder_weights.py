@@ -4,8 +4,8 @@ Loading checks that every tensor is there, has the right shape, and that none is
 or a norm that we would not compute is an error.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -23,6 +23,8 @@ from runtime.weight_map import (
     WeightMap,
 )
 from runtime.weights import WeightReader, open_weights
+
+_BLOCK_ELEMENTS = 1 << 24  # read at once: 64 MiB in float32
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ def load_decoder_weights(
     """Raises: ModelError naming the first tensor that is missing, left over or misshaped."""
     reader = open_weights(source)
     check_tensors(reader.shapes, source.weight_map, architecture=source.architecture)
-    return _Loader(reader, dtype=dtype, device=device).load(source.weight_map)
+    return _Loader(reader, source.weight_map, dtype=dtype, device=device).load()
 
 
 def check_tensors(
@@ -89,12 +91,21 @@ def check_tensors(
 
 
 class _Loader:
-    def __init__(self, reader: WeightReader, *, dtype: torch.dtype, device: torch.device) -> None:
+    def __init__(
+        self,
+        reader: WeightReader,
+        weight_map: WeightMap,
+        *,
+        dtype: torch.dtype,
+        device: torch.device,
+    ) -> None:
         self._reader = reader
+        self._weight_map = weight_map
         self._dtype = dtype
         self._device = device
 
-    def load(self, weights: WeightMap) -> DecoderWeights:
+    def load(self) -> DecoderWeights:
+        weights = self._weight_map
         embedding = self._matrix(weights.embedding)
         output = embedding if weights.output is None else self._matrix(weights.output)
         return DecoderWeights(
@@ -126,14 +137,21 @@ class _Loader:
         )
 
     def _matrix(self, parts: Matrix) -> Tensor:
-        read = [read_part(self._reader, part) for part in parts]
-        num_rows = [part.shape[0] for part in read]
-        stack = torch.empty(
-            (sum(num_rows), read[0].shape[1]), dtype=self._dtype, device=self._device
-        )
-        for target, part in zip(torch.split(stack, num_rows), read, strict=True):
-            target.copy_(part)
+        shapes = [self._part_shape(part) for part in parts]
+        num_rows = sum(rows for rows, _ in shapes)
+        stack = torch.empty((num_rows, shapes[0][1]), dtype=self._dtype, device=self._device)
+        first_row = 0
+        for part, shape in zip(parts, shapes, strict=True):
+            for block in _blocks(part, *shape):
+                read = read_part(self._reader, block)
+                stack[first_row : first_row + read.shape[0]].copy_(read)
+                first_row += read.shape[0]
+        assert first_row == num_rows, "the blocks cover the matrix"
         return stack
+
+    def _part_shape(self, part: MatrixPart) -> tuple[int, int]:
+        num_rows, num_columns = self._weight_map.shapes[part.tensor][-2:]
+        return num_rows if part.rows is None else part.rows[1] - part.rows[0], num_columns
 
     def _bias(self, parts: Vector | None) -> Tensor | None:
         return None if parts is None else self._vector(parts).to(self._dtype)
@@ -143,6 +161,17 @@ class _Loader:
 
     def _vector(self, parts: Vector) -> Tensor:
         return read_vector(self._reader, parts).to(self._device)
+
+
+def _blocks(part: MatrixPart, num_rows: int, num_columns: int) -> Iterator[MatrixPart]:
+    """The part in blocks of rows, so that a large matrix is never whole in float32."""
+    if part.expert is not None or part.interleaved_head_dim is not None:
+        yield part
+        return
+    first = 0 if part.rows is None else part.rows[0]
+    step = max(_BLOCK_ELEMENTS // num_columns, 1)
+    for start in range(first, first + num_rows, step):
+        yield replace(part, rows=(start, min(start + step, first + num_rows)))
 
 
 def read_vector(reader: WeightReader, parts: Vector) -> Tensor:
