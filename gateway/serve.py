@@ -173,6 +173,7 @@ def runtime_config(settings: Settings, path: Path) -> RuntimeConfig:
         max_running=settings.max_running,
         max_step_tokens=settings.max_step_tokens,
         watermark=settings.watermark,
+        max_overtaking_s=settings.max_overtaking_s,
         num_threads=settings.num_threads,
     )
 

@@ -76,6 +76,12 @@ class Settings(BaseModel):
     watermark: float = setting(
         0.01, "share of the page pool kept free when requests are admitted", ge=0, lt=1
     )
+    max_overtaking_s: float = setting(
+        2.0,
+        "how long requests with less to compute may overtake one that waits; 0 = never",
+        unit="s",
+        ge=0,
+    )
     num_threads: int = setting(0, "threads of the computation; 0 = one per core", ge=0)
     max_queue: int = setting(
         256,

@@ -75,6 +75,8 @@ class Engine:
             max_running=config.max_running,
             max_step_tokens=config.max_step_tokens,
             num_watermark_pages=math.ceil(config.watermark * info.num_pages),
+            max_model_len=self._max_model_len,
+            max_overtaking_ns=round(config.max_overtaking_s * 1e9),
         )
         self._scheduler = Scheduler(
             cache,

@@ -47,7 +47,7 @@ class Request:
 
 @dataclass(eq=False, slots=True)
 class Sequence:
-    """One choice. `key` grows with arrival.
+    """One choice. `key` grows with arrival; `joined_ns` is when it first joined the queue.
 
     | range of token_ids                      | what                                       |
     | --------------------------------------- | ------------------------------------------ |
@@ -75,6 +75,7 @@ class Sequence:
     num_cached_tokens: int = 0
     num_recomputed_tokens: int = 0
     was_admitted: bool = False
+    joined_ns: int = 0
     leader: "Sequence | None" = None
     leader_len: int = 0
     following_since_ns: int | None = None

@@ -41,6 +41,9 @@ class ScheduleDraft:
     def num_rows(self) -> int:
         return len(self._num_tokens)
 
+    def has(self, sequence: Sequence) -> bool:
+        return sequence in self._num_tokens
+
     def place(self, sequence: Sequence, num_tokens: int) -> None:
         """Plans the next `num_tokens` tokens of a sequence whose lease covers them."""
         self._num_tokens[sequence] = num_tokens

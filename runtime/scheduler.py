@@ -4,36 +4,47 @@ Owns the queues, every sequence's lease and its counts of computed tokens. Knows
 nor text. Called by the engine loop only: schedule, (the step runs), advance.
 """
 
-from collections.abc import Callable
+import heapq
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from operator import itemgetter
 
 from prefix_cache import Lease, OutOfPages, PrefixCache
 from runtime.counters import Counters
+from runtime.growth import Growth, GrowthForecast, OutputLengths
 from runtime.phases import QueueReason
 from runtime.request import Sequence, SequenceState
 from runtime.schedule import Schedule, ScheduleDraft
 from runtime.step_budget import PrefillAllowance, StepBudget, StepShape
 from runtime.waiting import PrefixFollowing, WaitingQueue
 
+# Tokens that a sequence shall gain, for each that is computed to admit it, before memory may get
+# short and take it out again: what is computed twice is at most half of what is generated.
+MIN_GAIN = 2
+
 
 @dataclass(frozen=True, slots=True)
 class SchedulerLimits:
     """`max_step_tokens` is the budget of one step; `num_watermark_pages` stay free when a
-    sequence is admitted beside others."""
+    sequence is admitted beside others. `max_model_len` bounds prompt and answer together, and
+    nobody is overtaken who has waited for `max_overtaking_ns`."""
 
     page_size: int
     max_running: int
     max_step_tokens: int
     num_watermark_pages: int
+    max_model_len: int
+    max_overtaking_ns: int
 
 
 class Scheduler:
     """One path for chunks, decode and recomputation: computed tokens chase known tokens.
 
-    Decode rows take from the budget first, then running prefills in the order of admission, then
-    the queue; how much those two get beside decode rows is up to StepBudget. A sequence is
-    admitted with pages for its whole input. When decode needs a page and there is none, the
-    sequence admitted last is preempted and later recomputed.
+    Decode rows take from the budget first; how much prefill gets beside them is up to StepBudget,
+    and the queue's rule of who comes first holds for all prefill, waiting or running. A sequence
+    is admitted with pages for its whole input, and when what all are expected to grow by fits as
+    well. When decode needs a page nevertheless and there is none, the sequence admitted last is
+    preempted and later recomputed.
     """
 
     def __init__(
@@ -50,8 +61,14 @@ class Scheduler:
         self._step_budget = step_budget
         self._counters = counters
         self._clock = clock
-        self._waiting = WaitingQueue()
+        self._waiting = WaitingQueue(cache, max_overtaking_ns=limits.max_overtaking_ns)
         self._running: list[Sequence] = []
+        self._output_lens = OutputLengths()
+        self._forecast = GrowthForecast(self._output_lens, page_size=limits.page_size)
+        # Who lacked memory last, and how many pages there were: asked again when there are more.
+        self._refused: tuple[Sequence, int] | None = None
+        # What held up the whole queue last, and who had joined by then.
+        self._held: tuple[QueueReason, int] | None = None
         self._following = PrefixFollowing(cache, page_size=limits.page_size)
 
     @property
@@ -65,21 +82,17 @@ class Scheduler:
     def add(self, sequence: Sequence) -> None:
         """Queues a sequence that has all it needs but a slot and pages."""
         sequence.state = SequenceState.WAITING
-        self._waiting.add(sequence)
+        self._waiting.add(sequence, self._clock())
 
     def schedule(self) -> Schedule:
         """The next step; changes queues and leases, and nothing else."""
         draft = ScheduleDraft(self._limits.page_size, budget=self._limits.max_step_tokens)
-        decoding, prefilling = self._split_running()
-        for sequence in decoding:
-            self._continue(sequence, draft, max_tokens=draft.budget)
-        allowance = self._allow(draft, num_prefilling=len(prefilling))
-        for sequence in prefilling:
-            self._prefill(sequence, draft, allowance)
-        if draft.has_preempted:
-            self._hold_all(QueueReason.MEMORY)
-        else:
-            self._admit(draft, allowance)
+        now_ns = self._clock()
+        self._waiting.refresh()
+        for sequence in tuple(self._running):
+            if sequence.num_uncomputed_tokens == 1:
+                self._continue(sequence, draft, max_tokens=1)
+        self._prefill_all(draft, self._allow(draft), now_ns)
         return draft.freeze(self._counters.steps)
 
     def advance(self, schedule: Schedule, *, elapsed_ns: int) -> None:
@@ -97,23 +110,48 @@ class Scheduler:
         elif sequence.state is SequenceState.RUNNING:
             self._running.remove(sequence)
             self._release(sequence)
+            if sequence.num_output_tokens:
+                self._output_lens.observe(sequence.num_output_tokens)
         sequence.state = SequenceState.FINISHED
 
-    def _split_running(self) -> tuple[list[Sequence], list[Sequence]]:
-        """Decode rows and prefills, each in the order of admission."""
-        decoding = [one for one in self._running if one.num_uncomputed_tokens == 1]
-        prefilling = [one for one in self._running if one.num_uncomputed_tokens > 1]
-        return decoding, prefilling
-
-    def _allow(self, draft: ScheduleDraft, *, num_prefilling: int) -> PrefillAllowance:
+    def _allow(self, draft: ScheduleDraft) -> PrefillAllowance:
+        num_decode_rows = draft.num_rows
         num_slots = self._limits.max_running - len(self._running)
-        num_prompts = num_prefilling + min(num_slots, len(self._waiting))
-        return self._step_budget.allow(num_decode_rows=draft.num_rows, num_prompts=num_prompts)
+        num_waiting = 0 if self._refused else min(num_slots, len(self._waiting))
+        num_prompts = len(self._running) - num_decode_rows + num_waiting
+        return self._step_budget.allow(num_decode_rows=num_decode_rows, num_prompts=num_prompts)
+
+    def _prefill_all(self, draft: ScheduleDraft, allowance: PrefillAllowance, now_ns: int) -> None:
+        """Running and waiting prefills in one order; of equals, the running one comes first.
+
+        Followers are passed over; whoever lacks a slot, budget or memory blocks the waiting ones
+        behind, so that a large request is not overtaken for ever.
+        """
+        running = sorted(self._running_prefills(now_ns), key=itemgetter(1))
+        prefills = heapq.merge(running, self._waiting.in_order(now_ns), key=itemgetter(1))
+        blocked: QueueReason | None = None
+        for sequence, _ in prefills:
+            if sequence.lease is not None:
+                self._prefill(sequence, draft, allowance)
+            elif blocked := self._admit(sequence, draft, allowance):
+                break
+        for sequence, _ in running if blocked is not None else ():
+            self._prefill(sequence, draft, allowance)
+        self._hold_rest((sequence for sequence, _ in prefills), blocked)
+
+    def _running_prefills(self, now_ns: int) -> Iterable[tuple[Sequence, int]]:
+        """With the tokens to compute, as the queue has them."""
+        for sequence in self._running:
+            if sequence.num_uncomputed_tokens > 1:
+                is_aged = self._waiting.is_aged(sequence, now_ns)
+                yield sequence, 0 if is_aged else sequence.num_uncomputed_tokens
 
     def _prefill(
         self, sequence: Sequence, draft: ScheduleDraft, allowance: PrefillAllowance
     ) -> None:
-        """The sequence's next chunk, as long as the step allows."""
+        """The sequence's next chunk, as long as the step allows, if it is not placed already."""
+        if draft.has(sequence):
+            return
         start = sequence.num_computed_tokens
         num_tokens = self._continue(sequence, draft, max_tokens=allowance.num_tokens(start))
         allowance.spend(num_tokens, start)
@@ -153,39 +191,43 @@ class Scheduler:
         sequence.phases.preempted(self._clock())
         self.add(sequence)
 
-    def _admit(self, draft: ScheduleDraft, allowance: PrefillAllowance) -> None:
-        """Lets in what fits, in order. Followers are passed over; whoever lacks a slot, budget or
-        memory blocks those behind, so that a large request is not overtaken for ever."""
-        blocked: QueueReason | None = None
-        for sequence in self._waiting:
-            blocked = blocked or self._shortage(draft, allowance)
-            if blocked is not None:
-                self._hold(sequence, blocked)
-            elif self._following.must_wait(sequence, self._running, now_ns=self._clock()):
+    def _admit(
+        self, sequence: Sequence, draft: ScheduleDraft, allowance: PrefillAllowance
+    ) -> QueueReason | None:
+        """Lets a waiting sequence in, or passes it over, or says what blocks it."""
+        blocked = self._shortage(draft, allowance)
+        if blocked is None:
+            if self._following.must_wait(sequence, self._running, now_ns=self._clock()):
                 sequence.phases.hold(QueueReason.PREFIX)
-            elif not self._enter(sequence, draft, allowance):
-                blocked = self._refuse(sequence, draft)
+                return None
+            blocked = self._enter(sequence, draft, allowance)
+        if blocked is not None:
+            self._hold(sequence, blocked)
+        return blocked
 
     def _shortage(self, draft: ScheduleDraft, allowance: PrefillAllowance) -> QueueReason | None:
+        if draft.has_preempted:
+            return QueueReason.MEMORY
         if len(self._running) >= self._limits.max_running:
             return QueueReason.SLOTS
         is_spent = draft.budget == 0 or allowance.num_tokens(0) == 0
         return QueueReason.BUDGET if is_spent else None
 
-    def _refuse(self, sequence: Sequence, draft: ScheduleDraft) -> QueueReason | None:
-        """Waits for pages that others hold; where there are no others it can never run."""
-        if self._running:
-            sequence.phases.hold(QueueReason.MEMORY)
+    def _enter(
+        self, sequence: Sequence, draft: ScheduleDraft, allowance: PrefillAllowance
+    ) -> QueueReason | None:
+        """Admits the sequence if its whole input and what all will grow by fit. If not it waits
+        for pages that others hold; where there are no others it can never run."""
+        if self._is_refused(sequence):
             return QueueReason.MEMORY
-        draft.unfit.append(sequence)
-        return None
-
-    def _enter(self, sequence: Sequence, draft: ScheduleDraft, allowance: PrefillAllowance) -> bool:
-        """Admits the sequence if its whole input fits."""
         start_ns = self._clock()
         lease = self._acquire(sequence)
+        if lease is None and self._running:
+            self._refused = sequence, self._cache.num_available()
+            return QueueReason.MEMORY
         if lease is None:
-            return False
+            draft.unfit.append(sequence)
+            return None
         self._waiting.remove(sequence)
         self._running.append(sequence)
         self._note_admitted(sequence, lease)
@@ -200,19 +242,55 @@ class Scheduler:
             sequence.was_admitted = True
             draft.admitted.append(sequence)
         self._prefill(sequence, draft, allowance)
+        return None
+
+    def _is_refused(self, sequence: Sequence) -> bool:
+        """Whether this one lacked memory last, and there has been no more of it since."""
+        refused, self._refused = self._refused, None
+        if refused is None or refused[0] is not sequence or not self._running:
+            return False
+        if self._cache.num_available() > refused[1]:
+            return False
+        self._refused = refused
         return True
 
     def _acquire(self, sequence: Sequence) -> Lease | None:
         """A lease with pages for the whole input, or None and nothing changed. The last token is
-        never matched: its logits are wanted. Alone, a sequence may use the watermark too."""
+        never matched: its logits are wanted."""
         lease = self._match(sequence, len(sequence.token_ids) - 1)
         num_missing = self._num_pages(len(sequence.token_ids)) - len(lease.page_ids)
-        num_spare = self._limits.num_watermark_pages if self._running else 0
-        if self._cache.num_available() < num_missing + num_spare:
+        if not self._has_room(sequence, lease, num_missing):
             self._cache.release(lease, None)
             return None
         self._cache.extend(lease, num_missing)
         return lease
+
+    def _has_room(self, sequence: Sequence, lease: Lease, num_missing: int) -> bool:
+        """Whether the input fits, and all may grow as expected until the sequence was worth its
+        computation. Alone, it may take what there is."""
+        num_free = self._cache.num_available() - num_missing
+        if not self._running:
+            return num_free >= 0
+        num_free -= self._limits.num_watermark_pages
+        growths = [self._growth(one, one.lease, 0) for one in self._running if one.lease]
+        growths.append(self._growth(sequence, lease, num_missing))
+        num_to_compute = len(sequence.token_ids) - lease.num_cached_tokens
+        return num_free >= 0 and self._forecast.fits(
+            growths, num_pages=num_free, num_steps=MIN_GAIN * num_to_compute
+        )
+
+    def _growth(self, sequence: Sequence, lease: Lease, num_missing: int) -> Growth:
+        num_pages = len(lease.page_ids) + num_missing
+        page_size = self._limits.page_size
+        return Growth(
+            num_tokens=sequence.num_output_tokens,
+            max_tokens=min(
+                sequence.sampling.max_tokens,
+                self._limits.max_model_len - sequence.num_prompt_tokens,
+            ),
+            num_fitting=num_pages * page_size - len(sequence.token_ids),
+            num_pages=num_pages - lease.num_shared_tokens // page_size,
+        )
 
     def _match(self, sequence: Sequence, max_tokens: int) -> Lease:
         submit = sequence.request.submit
@@ -265,9 +343,14 @@ class Scheduler:
         if reason is not QueueReason.BUDGET or sequence.phases.queue_reason is None:
             sequence.phases.hold(reason)
 
-    def _hold_all(self, reason: QueueReason) -> None:
-        for sequence in self._waiting:
-            sequence.phases.hold(reason)
+    def _hold_rest(self, rest: Iterable[Sequence], blocked: QueueReason | None) -> None:
+        """What blocked one holds all behind it; nothing to note where it is so since before."""
+        held = (blocked, self._waiting.num_joined) if blocked is not None else None
+        if blocked is not None and held != self._held:
+            for sequence in rest:
+                if sequence.state is SequenceState.WAITING:
+                    self._hold(sequence, blocked)
+        self._held = held
 
     def _num_pages(self, num_tokens: int) -> int:
         return -(-num_tokens // self._limits.page_size)

@@ -4,8 +4,10 @@ Owned by the scheduler. Neither holds pages: a waiting sequence has no lease.
 """
 
 import bisect
+from collections import deque
 from collections.abc import Iterable, Iterator
 from collections.abc import Sequence as Ordered
+from dataclasses import dataclass
 from itertools import takewhile
 
 from prefix_cache import PrefixCache
@@ -16,29 +18,107 @@ from runtime.request import Sequence, SequenceState
 MAX_FOLLOW_NS = 20_000_000_000
 
 
-def _rank(sequence: Sequence) -> tuple[bool, int]:
-    """First come, first served, preempted sequences before all others."""
-    return (sequence.phases.num_preemptions == 0, sequence.key)
+# What a step may spend on looking into the tree for the order of the queue: about 0.1 ms of a
+# walk that compares 4,000 tokens in 77 us (two cores at 2.6 GHz, CPython 3.11, 2026-11).
+MAX_PEEKED_TOKENS = 4_096
+PEEK_OVERHEAD_TOKENS = 256
+
+
+@dataclass(eq=False, slots=True)
+class _Entry:
+    """A waiting sequence, with the tokens it has to compute by the last look into the tree."""
+
+    sequence: Sequence
+    num_tokens: int
+
+    @property
+    def rank(self) -> "tuple[int, int, _Entry]":
+        return self.num_tokens, self.sequence.key, self
 
 
 class WaitingQueue:
-    """Sequences in the order in which they shall be looked at; `_rank` alone decides it."""
+    """Sequences in the order in which they shall be looked at.
 
-    def __init__(self) -> None:
-        self._sequences: list[Sequence] = []
+    First those that were preempted, then those that joined longer than `max_overtaking_ns` ago,
+    each first come, first served. Then those with the fewest tokens to compute: a cached prefix
+    is used while it is there, and the mean time to the first token is the least. How much is
+    cached is looked up for a few sequences a step, in turn; until then none is.
+    """
+
+    def __init__(self, cache: PrefixCache, *, max_overtaking_ns: int) -> None:
+        self._cache = cache
+        self._max_overtaking_ns = max_overtaking_ns
+        self._preempted: list[Sequence] = []
+        # In the order of joining, which is that of age.
+        self._entries: dict[int, _Entry] = {}
+        self._by_tokens: list[tuple[int, int, _Entry]] = []
+        self._to_peek: deque[_Entry] = deque()
+        self.num_joined = 0
 
     def __len__(self) -> int:
-        return len(self._sequences)
+        return len(self._preempted) + len(self._entries)
 
-    def __iter__(self) -> Iterator[Sequence]:
-        """Over a copy, so that the loop may remove."""
-        return iter(tuple(self._sequences))
-
-    def add(self, sequence: Sequence) -> None:
-        bisect.insort(self._sequences, sequence, key=_rank)
+    def add(self, sequence: Sequence, now_ns: int) -> None:
+        """Joins the queue; who was preempted keeps the age it had."""
+        self.num_joined += 1
+        if sequence.phases.num_preemptions:
+            bisect.insort(self._preempted, sequence, key=lambda one: one.key)
+            return
+        sequence.joined_ns = now_ns
+        entry = _Entry(sequence, len(sequence.token_ids))
+        self._entries[sequence.key] = entry
+        bisect.insort(self._by_tokens, entry.rank)
+        if sequence.request.submit.use_cache:
+            self._to_peek.appendleft(entry)
 
     def remove(self, sequence: Sequence) -> None:
-        self._sequences.remove(sequence)
+        entry = self._entries.pop(sequence.key, None)
+        if entry is None:
+            self._preempted.remove(sequence)
+        else:
+            self._drop_rank(entry)
+
+    def in_order(self, now_ns: int) -> Iterator[tuple[Sequence, int]]:
+        """Each with its number of tokens to compute, 0 for those that nobody may overtake. The
+        loop may remove what it was given."""
+        yield from ((sequence, 0) for sequence in tuple(self._preempted))
+        for entry in tuple(self._entries.values()):
+            if not self.is_aged(entry.sequence, now_ns):
+                break
+            yield entry.sequence, 0
+        for num_tokens, _, entry in tuple(self._by_tokens):
+            if not self.is_aged(entry.sequence, now_ns):
+                yield entry.sequence, num_tokens
+
+    def is_aged(self, sequence: Sequence, now_ns: int) -> bool:
+        """Whether a sequence, waiting or not, joined too long ago to be overtaken any more."""
+        return now_ns - sequence.joined_ns >= self._max_overtaking_ns
+
+    def refresh(self) -> None:
+        """Looks a few sequences up in the tree: the newest first, then in turn. A queue of one
+        is in order without."""
+        left = MAX_PEEKED_TOKENS if len(self._entries) > 1 else 0
+        for _ in range(len(self._to_peek)):
+            if left <= 0:
+                return
+            entry = self._to_peek.popleft()
+            if self._entries.get(entry.sequence.key) is entry:
+                left -= self._peek(entry) + PEEK_OVERHEAD_TOKENS
+                self._to_peek.append(entry)
+
+    def _peek(self, entry: _Entry) -> int:
+        """How much is cached; the entry moves to its place by what is not."""
+        sequence = entry.sequence
+        num_cached = self._cache.peek(sequence.request.submit.namespace, sequence.token_ids)
+        num_tokens = len(sequence.token_ids) - num_cached
+        if num_tokens != entry.num_tokens:
+            self._drop_rank(entry)
+            entry.num_tokens = num_tokens
+            bisect.insort(self._by_tokens, entry.rank)
+        return num_cached
+
+    def _drop_rank(self, entry: _Entry) -> None:
+        del self._by_tokens[bisect.bisect_left(self._by_tokens, entry.rank)]
 
 
 class PrefixFollowing:

@@ -219,6 +219,11 @@ class EngineDriver:
         self.run()
         return self.answer(request.request_id)
 
+    def expect_short_answers(self) -> None:
+        """Answers of one token: longer ones are a surprise then, for which pages may be missing."""
+        request = make_submit("short", [0], max_tokens=1, use_cache=False)
+        self.ask(request)
+
     def check_pages(self) -> None:
         self.cache.check_invariants()
         counts = self.cache.counts()

@@ -88,6 +88,7 @@ def test_abort_during_decode_frees_before_the_next_step(harness: EngineHarness) 
 
 def test_abort_of_a_preempted_sequence() -> None:
     harness = EngineHarness(num_pages=8, watermark=0.0)
+    harness.expect_short_answers()
     requests = [make_submit(f"r{number}", [number] * 20, max_tokens=90) for number in range(2)]
     for request in requests:
         harness.submit(request)

@@ -178,6 +178,7 @@ def test_a_constraint_that_leaves_no_token_is_an_error_not_a_token(bench: Gramma
 
 def test_a_matchers_state_survives_preemption(make_harness: MakeHarness) -> None:
     harness = make_harness(num_pages=8, watermark=0.0)
+    harness.expect_short_answers()
     script = script_spec(*[[number % 90] for number in range(70)])
     for number in range(3):
         prompt = [number] * 20

@@ -80,6 +80,7 @@ def test_a_request_that_waits_too_long_in_the_queue_is_told() -> None:
     first = make_submit("first", PROMPT, max_tokens=30)
     harness.submit(first)
     deadline_ns = harness.clock.now_ns + SECOND_NS
+    harness.step()
     harness.submit(make_submit("late", PROMPT[5:], queue_deadline_ns=deadline_ns))
     harness.step()
     assert harness.engine.next_deadline_ns() == deadline_ns

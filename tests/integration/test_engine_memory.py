@@ -27,8 +27,24 @@ def test_six_requests_finish_with_their_tokens_in_a_pool_for_two(
     harness.assert_idle()
 
 
-def test_without_a_watermark_the_pool_for_two_preempts_often_and_says_so() -> None:
+def surprised_harness(*, num_pages: int) -> EngineHarness:
+    """Lets in more than fit, as it expects answers of one token."""
+    harness = EngineHarness(num_pages=num_pages, watermark=0.0)
+    harness.expect_short_answers()
+    return harness
+
+
+def test_where_lengths_are_known_the_pool_for_two_preempts_hardly_ever() -> None:
     harness = EngineHarness(num_pages=14, watermark=0.0)
+    for request in SIX:
+        harness.submit(request)
+    harness.run()
+    assert harness.stats.preemptions <= 1
+    assert harness.stats.recomputed_tokens <= harness.stats.generated_tokens / 8
+
+
+def test_answers_longer_than_expected_preempt_and_the_usage_says_so() -> None:
+    harness = surprised_harness(num_pages=14)
     for request in SIX:
         harness.submit(request)
     harness.run()
@@ -36,11 +52,11 @@ def test_without_a_watermark_the_pool_for_two_preempts_often_and_says_so() -> No
     usages = [harness.answer(request.request_id).last.usage for request in SIX]
     assert stats.preemptions >= 4
     assert stats.recomputed_tokens == sum(usage.recomputed_tokens for usage in usages if usage) > 0
-    assert stats.cached_tokens + stats.computed_prompt_tokens == stats.prompt_tokens == 120
+    assert stats.cached_tokens + stats.computed_prompt_tokens == stats.prompt_tokens == 121
 
 
 def test_recomputed_tokens_are_never_reported_as_hits() -> None:
-    harness = EngineHarness(num_pages=14, watermark=0.0)
+    harness = surprised_harness(num_pages=14)
     for request in SIX:
         harness.submit(request)
     harness.run()
@@ -49,7 +65,7 @@ def test_recomputed_tokens_are_never_reported_as_hits() -> None:
 
 
 def test_a_preempted_choice_reports_it_on_its_decode_phase() -> None:
-    harness = EngineHarness(num_pages=14, watermark=0.0)
+    harness = surprised_harness(num_pages=14)
     for request in SIX:
         harness.submit(request)
     harness.run()
@@ -112,7 +128,7 @@ def test_a_long_prompt_does_not_stop_running_streams() -> None:
 def test_penalties_see_the_same_history_after_a_preemption() -> None:
     sampling = Sampling(max_tokens=60, repetition_penalty=1.1, ignore_eos=True)
     requests = [make_submit(f"r{n}", [n] * 30, sampling=sampling) for n in range(4)]
-    harness = EngineHarness(num_pages=10, watermark=0.0)
+    harness = surprised_harness(num_pages=10)
     for request in requests:
         harness.submit(request)
     harness.run()

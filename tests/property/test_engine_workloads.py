@@ -53,6 +53,7 @@ arrivals = st.builds(
     max_step_tokens=st.sampled_from([3, 7, 33, 512]),
     max_running=st.integers(1, 6),
     watermark=st.sampled_from([0.0, 0.1]),
+    expects_short=st.booleans(),
 )
 def test_company_chunks_cache_and_preemption_change_no_token(
     workload: list[Arrival],
@@ -60,6 +61,7 @@ def test_company_chunks_cache_and_preemption_change_no_token(
     max_step_tokens: int,
     max_running: int,
     watermark: float,
+    expects_short: bool,
 ) -> None:
     harness = EngineHarness(
         num_pages=num_pages,
@@ -67,6 +69,8 @@ def test_company_chunks_cache_and_preemption_change_no_token(
         max_running=max_running,
         watermark=watermark,
     )
+    if expects_short:
+        harness.expect_short_answers()
     requests = [arrival.submit(number) for number, arrival in enumerate(workload)]
     for arrival, request in zip(workload, requests, strict=True):
         for _ in range(arrival.num_steps_before):

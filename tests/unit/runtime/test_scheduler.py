@@ -2,12 +2,15 @@
 
 from prefix_cache import PrefixCache
 from runtime.counters import Counters
+from runtime.messages import Sampling
 from runtime.phases import QueueReason
 from runtime.request import Sequence, SequenceState
 from runtime.schedule import Schedule
 from runtime.scheduler import Scheduler, SchedulerLimits
 from runtime.step_budget import PrefillAllowance, StepBudget
 from tests.engine_harness import PAGE_SIZE, StepClock, make_sequence
+
+OVERTAKING_NS = 10**9
 
 
 class GenerousBudget(StepBudget):
@@ -25,13 +28,14 @@ class Bench:
     ) -> None:
         self.cache = PrefixCache(num_pages=num_pages, page_size=PAGE_SIZE)
         self.counters = Counters()
-        limits = SchedulerLimits(PAGE_SIZE, max_running, budget, watermark)
+        self.clock = StepClock()
+        limits = SchedulerLimits(PAGE_SIZE, max_running, budget, watermark, 4_096, OVERTAKING_NS)
         self.scheduler = Scheduler(
             self.cache,
             limits,
             step_budget=GenerousBudget(budget),
             counters=self.counters,
-            clock=StepClock(),
+            clock=self.clock,
         )
 
     def add(self, num_tokens: int, *, key: int, use_cache: bool = True) -> Sequence:
@@ -45,6 +49,12 @@ class Bench:
         sequence = self.add(num_tokens, key=key)
         self.step()
         return sequence
+
+    def expect_short_answers(self) -> None:
+        """An answer of one token: longer ones are a surprise then."""
+        sequence = self.add(2, key=99, use_cache=False)
+        self.step()
+        self.scheduler.end(sequence)
 
     def step(self) -> Schedule:
         schedule = self.scheduler.schedule()
@@ -67,11 +77,10 @@ def test_a_long_prompt_is_computed_in_chunks_of_the_budget() -> None:
 
 def test_decode_rows_come_before_prefill_and_prefill_takes_what_is_left() -> None:
     bench = Bench(budget=32)
-    bench.add(70, key=0)
+    bench.add(32, key=0)
     bench.step()
     bench.add(5, key=1)
-    bench.step()
-    assert shares(bench.step()) == [(0, 6), (1, 5)]
+    assert shares(bench.step()) == [(0, 1), (1, 5)]
     bench.add(70, key=2)
     assert shares(bench.step()) == [(0, 1), (1, 1), (2, 30)]
 
@@ -101,11 +110,46 @@ def test_admission_takes_pages_for_the_whole_input() -> None:
     assert bench.cache.counts().free == 3
 
 
+def test_who_has_less_to_compute_overtakes_waiting_and_running_prefills() -> None:
+    bench = Bench(budget=32)
+    bench.add(100, key=0)
+    bench.step()
+    bench.add(40, key=1)
+    bench.add(10, key=2)
+    assert shares(bench.step()) == [(2, 10), (1, 22)]
+    assert shares(bench.step()) == [(2, 1), (1, 18), (0, 13)]
+
+
+def test_nobody_is_overtaken_for_ever_waiting_or_running() -> None:
+    bench = Bench(budget=32)
+    bench.add(100, key=0)
+    bench.step()
+    bench.add(90, key=1)
+    bench.clock.now_ns += OVERTAKING_NS
+    bench.add(10, key=2)
+    assert shares(bench.step()) == [(0, 32)]
+    assert [shares(bench.step()) for _ in range(2)] == [[(0, 32)], [(0, 4), (1, 28)]]
+
+
+def test_what_running_answers_will_need_is_not_given_away() -> None:
+    bench = Bench(num_pages=10, budget=200)
+    sampling = Sampling(max_tokens=64)
+    for key in range(2):
+        bench.scheduler.add(make_sequence([key] * 48, key=key, sampling=sampling))
+    late = bench.add(10, key=2)
+    assert shares(bench.step()) == [(2, 10), (0, 48)]
+    bench.scheduler.end(late)
+    assert shares(bench.step()) == [(0, 1)]
+
+
 def test_a_request_that_does_not_fit_now_is_not_overtaken() -> None:
     bench = Bench(num_pages=10, budget=200)
     first = bench.add(90, key=0)
-    large, small = bench.add(100, key=1), bench.add(5, key=2)
-    assert shares(bench.step()) == [(0, 90)]
+    bench.step()
+    large = bench.add(100, key=1)
+    bench.clock.now_ns += OVERTAKING_NS
+    small = bench.add(5, key=2)
+    bench.step()
     assert large.phases.queue_reason is small.phases.queue_reason is QueueReason.MEMORY
     bench.scheduler.end(first)
     assert shares(bench.step()) == [(1, 100), (2, 5)]
@@ -122,6 +166,7 @@ def test_the_watermark_is_kept_free_beside_others_but_not_alone() -> None:
 def test_what_cannot_run_even_alone_is_reported_and_blocks_nobody() -> None:
     bench = Bench(num_pages=4, budget=200)
     huge = bench.add(80, key=0)
+    bench.clock.now_ns += OVERTAKING_NS
     bench.add(5, key=1)
     schedule = bench.scheduler.schedule()
     assert schedule.unfit == (huge,)
@@ -130,6 +175,7 @@ def test_what_cannot_run_even_alone_is_reported_and_blocks_nobody() -> None:
 
 def test_the_sequence_admitted_last_is_preempted_and_goes_to_the_head() -> None:
     bench = Bench(num_pages=4, budget=200)
+    bench.expect_short_answers()
     first, second = bench.add(30, key=0), bench.add(30, key=1)
     late = bench.add(40, key=2)
     steps = [shares(bench.step()) for _ in range(4)]
@@ -157,6 +203,7 @@ def test_a_sequence_that_was_placed_already_can_still_be_preempted() -> None:
 
 def test_a_preempted_sequence_resumes_from_what_is_left_in_the_tree() -> None:
     bench = Bench(num_pages=4, budget=200)
+    bench.expect_short_answers()
     first, second = bench.add(30, key=0), bench.add(30, key=1)
     for _ in range(4):
         bench.step()
@@ -165,7 +212,7 @@ def test_a_preempted_sequence_resumes_from_what_is_left_in_the_tree() -> None:
     assert resumed.sequences == (second,)
     assert second.num_cached_tokens == 0
     assert second.num_recomputed_tokens == bench.counters.recomputed_tokens > 0
-    assert bench.counters.computed_prompt_tokens == 60
+    assert bench.counters.computed_prompt_tokens == 62
     assert bench.counters.cached_tokens == 0
 
 
@@ -214,14 +261,15 @@ def test_a_follower_is_passed_over_without_blocking_those_behind() -> None:
     bench.add(70, key=5)
     follower = make_sequence([5, *range(69)], key=6)
     bench.scheduler.add(follower)
-    bench.add(20, key=7)
     seen = []
-    for _ in range(3):
+    for key in (None, 7, None):
+        if key is not None:
+            bench.add(25, key=key)
         step = shares(bench.step())
         seen.append((step, follower.phases.queue_reason))
     assert seen == [
         ([(5, 48)], QueueReason.BUDGET),
-        ([(5, 22), (7, 20)], QueueReason.PREFIX),
+        ([(5, 22), (7, 25)], QueueReason.PREFIX),
         ([(5, 1), (7, 1), (6, 6)], None),
     ]
     assert follower.num_cached_tokens == 64

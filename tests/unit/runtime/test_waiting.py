@@ -1,5 +1,7 @@
 """The queue's order and the rule by which one sequence waits for another's prefix."""
 
+from collections.abc import Sequence as Ordered
+
 from prefix_cache import PrefixCache
 from runtime.request import Sequence, SequenceState
 from runtime.waiting import MAX_FOLLOW_NS, PrefixFollowing, WaitingQueue
@@ -33,28 +35,122 @@ def must_wait(sequence: Sequence, *leaders: Sequence, now_ns: int = 0) -> bool:
     return following.must_wait(sequence, leaders, now_ns=now_ns)
 
 
-def test_the_queue_is_in_order_of_arrival_whenever_a_sequence_joins_it() -> None:
-    queue = WaitingQueue()
+def make_queue(*, max_overtaking_ns: int = 100) -> WaitingQueue:
+    cache = PrefixCache(num_pages=8, page_size=PAGE_SIZE)
+    return WaitingQueue(cache, max_overtaking_ns=max_overtaking_ns)
+
+
+def keys(queue: WaitingQueue, now_ns: int = 0) -> list[int]:
+    return [sequence.key for sequence, _ in queue.in_order(now_ns)]
+
+
+def test_of_equal_prompts_the_first_to_arrive_is_first() -> None:
+    queue = make_queue()
     for key in (3, 1, 2):
-        queue.add(make_sequence([1], key=key))
-    assert [sequence.key for sequence in queue] == [1, 2, 3]
+        queue.add(make_sequence([1], key=key), 0)
+    assert keys(queue) == [1, 2, 3]
+
+
+def test_who_has_less_to_compute_is_first() -> None:
+    queue = make_queue()
+    for key, num_tokens in enumerate((5, 3, 4)):
+        queue.add(make_sequence([1] * num_tokens, key=key), 0)
+    assert list(queue.in_order(0))[0][1] == 3
+    assert keys(queue) == [1, 2, 0]
+
+
+def test_what_is_cached_need_not_be_computed() -> None:
+    cache = PrefixCache(num_pages=32, page_size=PAGE_SIZE)
+    put_into_tree(cache, LONG)
+    queue = WaitingQueue(cache, max_overtaking_ns=100)
+    queue.add(make_sequence([7] * 20, key=0), 0)
+    queue.add(make_sequence([*LONG, 7], key=1), 0)
+    assert keys(queue) == [0, 1]
+    queue.refresh()
+    assert [num_tokens for _, num_tokens in queue.in_order(0)] == [1, 20]
+    assert keys(queue) == [1, 0]
+
+
+def test_what_is_cached_is_of_no_use_to_who_does_not_use_the_cache() -> None:
+    cache = PrefixCache(num_pages=32, page_size=PAGE_SIZE)
+    put_into_tree(cache, LONG)
+    queue = WaitingQueue(cache, max_overtaking_ns=100)
+    queue.add(make_sequence([7] * 20, key=0), 0)
+    queue.add(make_sequence([*LONG, 7], key=1, use_cache=False), 0)
+    queue.refresh()
+    assert keys(queue) == [0, 1]
+
+
+class CountingCache(PrefixCache):
+    """Notes who was looked up."""
+
+    def __init__(self) -> None:
+        super().__init__(num_pages=8, page_size=PAGE_SIZE)
+        self.peeked: list[int] = []
+
+    def peek(self, namespace: bytes, token_ids: Ordered[int]) -> int:
+        self.peeked.append(token_ids[0])
+        return super().peek(namespace, token_ids)
+
+
+def test_a_step_looks_up_a_few_of_many_and_all_get_their_turn() -> None:
+    cache = CountingCache()
+    queue = WaitingQueue(cache, max_overtaking_ns=100)
+    for key in range(1_000):
+        queue.add(make_sequence([key] * 3, key=key), 0)
+    queue.refresh()
+    num_at_once = len(cache.peeked)
+    assert 4 <= num_at_once <= 64
+    for _ in range(1_000 // num_at_once):
+        queue.refresh()
+    assert set(cache.peeked) == set(range(1_000))
+
+
+def test_who_left_the_queue_is_not_looked_up() -> None:
+    cache = CountingCache()
+    queue = WaitingQueue(cache, max_overtaking_ns=100)
+    sequences = [make_sequence([key] * 3, key=key) for key in range(3)]
+    for sequence in sequences:
+        queue.add(sequence, 0)
+    queue.remove(sequences[1])
+    queue.refresh()
+    assert sorted(cache.peeked) == [0, 2]
+
+
+def test_a_queue_of_one_needs_no_order() -> None:
+    cache = CountingCache()
+    queue = WaitingQueue(cache, max_overtaking_ns=100)
+    queue.add(make_sequence([1], key=0), 0)
+    queue.refresh()
+    assert cache.peeked == []
+
+
+def test_after_a_time_nobody_is_overtaken_any_more() -> None:
+    queue = make_queue(max_overtaking_ns=100)
+    queue.add(make_sequence([1] * 9, key=0), 0)
+    queue.add(make_sequence([1] * 8, key=1), 50)
+    queue.add(make_sequence([1], key=2), 60)
+    assert keys(queue, now_ns=99) == [2, 1, 0]
+    assert keys(queue, now_ns=100) == [0, 2, 1]
+    assert keys(queue, now_ns=150) == [0, 1, 2]
+    assert [num_tokens for _, num_tokens in queue.in_order(150)] == [0, 0, 1]
 
 
 def test_preempted_sequences_come_before_all_others() -> None:
-    queue = WaitingQueue()
-    preempted = [make_sequence([1], key=key) for key in (9, 8)]
+    queue = make_queue()
+    preempted = [make_sequence([1] * 50, key=key) for key in (9, 8)]
     for sequence in preempted:
         sequence.phases.preempted(0)
     for sequence in (make_sequence([1], key=1), *preempted):
-        queue.add(sequence)
-    assert [sequence.key for sequence in queue] == [8, 9, 1]
+        queue.add(sequence, 0)
+    assert keys(queue) == keys(queue, now_ns=1_000) == [8, 9, 1]
 
 
 def test_a_loop_over_the_queue_may_remove_from_it() -> None:
-    queue = WaitingQueue()
-    for key in range(3):
-        queue.add(make_sequence([1], key=key))
-    for sequence in queue:
+    queue = make_queue()
+    for key in range(4):
+        queue.add(make_sequence([1], key=key), 50 * (key // 2))
+    for sequence, _ in queue.in_order(110):
         queue.remove(sequence)
     assert len(queue) == 0
 
