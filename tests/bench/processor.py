@@ -41,6 +41,10 @@ class ProcessorTimes:
         ours_s = self.client_s - start.client_s + self.server_s - start.server_s
         return max(0.0, self.busy_s - start.busy_s - ours_s) / (self.at_s - start.at_s)
 
+    def describe_since(self, start: "ProcessorTimes") -> str:
+        cores = self.other_cores_since(start)
+        return f"other work took {cores:.2f} cores" if cores is not None else "others unknown"
+
 
 def busy_seconds(stat: str) -> float:
     """From the text of /proc/stat (proc_stat(5)): user, nice, system, irq, softirq and steal."""

@@ -19,6 +19,7 @@ from telemetry.names import METRIC_PREEMPTIONS
 from tests.bench.client import RecordedLoad, run_load
 from tests.bench.machine import this_machine
 from tests.bench.measure import make_row, warm_up
+from tests.bench.processor import ProcessorTimes
 from tests.bench.servers import Endpoint, ServerError, product, running
 from tests.bench.streams import StreamError, read_answer
 from tests.bench.workloads import make_bodies
@@ -71,9 +72,11 @@ async def measure_pools(pools_mib: Sequence[int], *, num_requests: int) -> list[
     for pool_mib in pools_mib:
         async with running(product(RADIXGATE_KV_MEMORY_MB=str(pool_mib))) as endpoint:
             await warm_up(endpoint, num_clients=max(CLIENTS), seed="pool")
+            start = ProcessorTimes.now(endpoint.pid)
             async for row in _loads(endpoint, pool_mib, num_requests=num_requests):
                 rows.append(row)
                 print(row.describe(), flush=True)
+            print(ProcessorTimes.now(endpoint.pid).describe_since(start))
     return rows
 
 

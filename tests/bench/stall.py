@@ -19,6 +19,7 @@ from telemetry.load import percentile
 from tests.bench.client import client_session, record
 from tests.bench.machine import this_machine
 from tests.bench.measure import warm_up
+from tests.bench.processor import ProcessorTimes
 from tests.bench.servers import Endpoint, ServerError, product, running
 from tests.bench.streams import RecordedStream, StreamError, read_answer, text_arrivals_ns
 from tests.bench.workloads import make_bodies, make_long_prompt
@@ -138,10 +139,12 @@ async def measure_rounds(*, rounds: int, num_words: int) -> list[Stall]:
     stalls = []
     async with running(product()) as endpoint:
         await warm_up(endpoint, num_clients=NUM_STREAMS, seed="stall")
+        start = ProcessorTimes.now(endpoint.pid)
         for number in range(rounds):
             stall = await _measure_stall(endpoint, num_words=num_words, seed=f"stall/{number}")
             stalls.append(stall)
             print(stall.describe(), flush=True)
+        print(ProcessorTimes.now(endpoint.pid).describe_since(start))
     return stalls
 
 
