@@ -70,6 +70,7 @@ class Record:
     """What became of one request."""
 
     submitted_ns: int
+    admitted_ns: int | None = None
     token_ns: list[int] = field(default_factory=list)
     last: TokenEvent | None = None
 
@@ -140,6 +141,8 @@ class Simulation:
     def _step(self) -> None:
         for event in self.engine.step().get(GATEWAY, ()):
             record = self.records[event.request_id]
+            if event.admitted:
+                record.admitted_ns = self.now_ns
             record.token_ns += [self.now_ns] * len(event.token_ids)
             if event.is_last:
                 record.last = event
