@@ -44,7 +44,7 @@ class FakeHub:
 
 
 @contextmanager
-def serving(hub: FakeHub) -> Iterator[FakeHub]:
+def serving_hub(hub: FakeHub) -> Iterator[FakeHub]:
     handler = type("Handler", (_Handler,), {"hub": hub})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         hub.url = f"http://127.0.0.1:{server.server_address[1]}"

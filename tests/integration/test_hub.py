@@ -16,7 +16,7 @@ import pytest
 
 from runtime.model_source import open_model
 from runtime.weights import open_weights
-from tests.fake_hub import COMMIT, FakeHub, serving
+from tests.fake_hub import COMMIT, FakeHub, serving_hub
 from tests.model_file import ROOT
 from tests.tiny_gguf import write_tiny_gguf
 from tests.tiny_model import write_tiny_model
@@ -49,7 +49,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 @pytest.fixture
 def hub(model: dict[str, bytes]) -> Iterator[FakeHub]:
     files = {**model, "pytorch_model.bin": b"never read", "README.md": b"# tiny"}
-    with serving(FakeHub(REPO, files)) as running:
+    with serving_hub(FakeHub(REPO, files)) as running:
         yield running
 
 
