@@ -127,12 +127,15 @@ class Decoder {
         input_ = input_buffer_.at_least(num_input_blocks(), num_rows);
         gated_ = gated_buffer_.at_least(num_gated_blocks(), num_rows);
         prepare_experts(num_tokens);
-        pool_.run([this](int thread) { run(thread); });
+        const bool on_all = threads_.wants_all();
+        const auto start = Clock::now();
+        const auto waited = pool_.run(on_all, [this](int thread) { run(thread); });
+        threads_.note(on_all, Clock::now() - start, waited);
     }
 
     // [begin, end) of `count` things that is this thread's, in runs of `grain`.
     std::pair<int, int> share(int count, int thread, int grain = 1) const {
-        const int units = (count + grain - 1) / grain, threads = pool_.num_threads();
+        const int units = (count + grain - 1) / grain, threads = pool_.num_active();
         return {std::min(count, units * thread / threads * grain),
                 std::min(count, units * (thread + 1) / threads * grain)};
     }
@@ -191,30 +194,30 @@ class Decoder {
         for (int layer = 0; layer < m_.num_layers; ++layer) {
             const Layer &l = m_.layers[layer];
             normalize(thread, l.attention_norm, nullptr);
-            pool_.barrier();
+            pool_.barrier(thread);
             project(thread, l);
-            pool_.barrier();
+            pool_.barrier(thread);
             rotate(thread, l);
             sync_and_reset(thread);
             const AttentionPlan &plan = plans_[plan_of_layer_[layer]];
             attend_items(thread, l, plan);
-            pool_.barrier();
+            pool_.barrier(thread);
             merge_parts(thread, plan);
-            pool_.barrier();
+            pool_.barrier(thread);
             multiply_into(thread, l.attention_output, input_, l.attention_output_bias,
                           l.post_attention_norm);
-            pool_.barrier();
+            pool_.barrier(thread);
             add_normed(thread, l.post_attention_norm);
             normalize(thread, l.ffn_norm, l.has_experts ? l.router : nullptr);
-            pool_.barrier();
+            pool_.barrier(thread);
             if (l.has_experts) {
                 run_experts(thread, l);
             } else {
                 gate(thread, l.ffns[0], input_, b_->num_tokens);
-                pool_.barrier();
+                pool_.barrier(thread);
                 multiply_into(thread, l.ffns[0].down, gated_, nullptr, l.post_ffn_norm);
             }
-            pool_.barrier();
+            pool_.barrier(thread);
             add_normed(thread, l.post_ffn_norm);
         }
         project_logits(thread);
@@ -222,7 +225,7 @@ class Decoder {
 
     void sync_and_reset(int thread) {
         if (thread == 0) pool_.reset();
-        pool_.barrier();
+        pool_.barrier(thread);
     }
 
     float *row_of(float *matrix, int row, int size) const { return matrix + (size_t)row * size; }
@@ -505,14 +508,14 @@ class Decoder {
     void run_experts(int thread, const Layer &l) {
         if (thread == 0) route();
         clear_y(thread);
-        pool_.barrier();
+        pool_.barrier(thread);
         for (int e = 0; e < m_.num_experts; ++e) {
             const std::vector<Routed> &routed = routed_[e];
             if (routed.empty()) continue;
             gather_input(thread, routed);
-            pool_.barrier();
+            pool_.barrier(thread);
             gate(thread, l.ffns[e], expert_input_, (int)routed.size());
-            pool_.barrier();
+            pool_.barrier(thread);
             const auto [begin, end] = share(m_.hidden_size / kTileRows, thread);
             for (int tile = begin; tile < end; ++tile) {
                 multiply_tile(l.ffns[e].down, tile, gated_, (int)routed.size(),
@@ -522,7 +525,7 @@ class Decoder {
                                   store(y, load<f32x16>(y) + out * routed[row].weight);
                               });
             }
-            pool_.barrier();
+            pool_.barrier(thread);
         }
         if (!l.post_ffn_norm) add_y(thread);
     }
@@ -569,13 +572,13 @@ class Decoder {
 
     void project_logits(int thread) {
         if (b_->num_sampled == 0) return;
-        pool_.barrier();
+        pool_.barrier(thread);
         const auto [first, last] = share(b_->num_sampled, thread);
         for (int i = first; i < last; ++i) {
             float *x = row_of(x_, b_->sampled[i], m_.hidden_size);
             quantize_row(norm_row(thread, x, m_.final_norm), m_.hidden_size, input_, i);
         }
-        pool_.barrier();
+        pool_.barrier(thread);
         const auto [begin, end] = share(m_.output.num_outputs / kTileRows, thread);
         for (int tile = begin; tile < end; ++tile) {
             const int num_wanted = std::min(kTileRows, m_.vocab_size - tile * kTileRows);
@@ -592,6 +595,7 @@ class Decoder {
     const Model m_;
     const int group_size_;
     Pool pool_;
+    ThreadChoice threads_;
     const Batch *b_ = nullptr;
     std::vector<AttentionPlan> plans_;
     std::vector<int> plan_of_layer_;

@@ -1,6 +1,7 @@
 """Makes the executor of a model for the native step: at once where it was built before, else with
 torch until a child has built it."""
 
+import contextlib
 import logging
 from collections.abc import Set
 from typing import Any
@@ -45,7 +46,8 @@ def load_native_executor(
             return load()
         except LibraryError as error:
             logger.warning("%s; it is built again", error)
-            path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                path.unlink()
     torch_executor = build_torch_executor(
         source, spec, limits, dtype=torch_dtype, device=torch.device("cpu")
     )

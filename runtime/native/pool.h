@@ -5,15 +5,18 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <functional>
-#include <memory>
 #include <thread>
 #include <vector>
 
+using Clock = std::chrono::steady_clock;
+
 class Pool {
   public:
-    explicit Pool(int num_threads) : num_threads_(num_threads) {
+    explicit Pool(int num_threads) : num_threads_(num_threads), num_active_(num_threads) {
         for (int id = 1; id < num_threads; ++id) {
             threads_.emplace_back([this, id] { serve(id); });
         }
@@ -26,31 +29,31 @@ class Pool {
     }
 
     int num_threads() const { return num_threads_; }
+    int num_active() const { return num_active_; }
 
-    // Runs job(thread id) on all threads, the caller's being number 0; returns when all are done.
-    void run(std::function<void(int)> job) {
-        job_ = std::move(job);
-        begin();
-        job_(0);
-        barrier();
+    // Runs job(thread id) on all threads, the caller's being number 0, or on the caller's alone;
+    // returns when all are done, with the time that the caller waited for others.
+    Clock::duration run(bool on_all, const std::function<void(int)> &job) {
+        waited_ = {};
+        num_active_ = on_all ? num_threads_ : 1;
+        job_ = &job;
+        if (on_all) begin();
+        job(0);
+        barrier(0);
+        return waited_;
     }
 
     // All threads of the running job have come here. Spins: whoever is late is late by
     // microseconds, or was taken off its core, and then giving way is right.
-    void barrier() {
+    void barrier(int thread) {
+        if (num_active_ == 1) return;
         const unsigned round = round_.load(std::memory_order_relaxed);
-        if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == num_threads_) {
+        if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == num_active_) {
             arrived_.store(0, std::memory_order_relaxed);
             round_.store(round + 1, std::memory_order_release);
             return;
         }
-        for (int spins = 0; round_.load(std::memory_order_acquire) == round; ++spins) {
-            if (spins < kSpins) {
-                pause();
-            } else {
-                sched_yield();
-            }
-        }
+        if (!has_changed(round, kShortSpins)) wait_long(thread, round);
     }
 
     // Hands out [0, count) one by one: next() until it is count or more. To be reset between two
@@ -59,7 +62,21 @@ class Pool {
     void reset() { counter_.store(0, std::memory_order_relaxed); }
 
   private:
-    static constexpr int kSpins = 20000;
+    static constexpr int kShortSpins = 300, kSpins = 20000;
+
+    bool has_changed(unsigned round, int num_spins) const {
+        for (int spins = 0; spins < num_spins; ++spins) {
+            if (round_.load(std::memory_order_acquire) != round) return true;
+            pause();
+        }
+        return false;
+    }
+
+    void wait_long(int thread, unsigned round) {
+        const auto start = Clock::now();
+        while (!has_changed(round, kSpins)) sched_yield();
+        if (thread == 0) waited_ += Clock::now() - start;
+    }
 
     static void pause() {
 #if defined(__x86_64__)
@@ -78,16 +95,52 @@ class Pool {
             generation_.wait(seen, std::memory_order_acquire);
             seen = generation_.load(std::memory_order_acquire);
             if (!job_) return;
-            job_(id);
-            barrier();
+            (*job_)(id);
+            barrier(id);
         }
     }
 
     const int num_threads_;
     std::vector<std::thread> threads_;
-    std::function<void(int)> job_;
+    int num_active_;
+    const std::function<void(int)> *job_ = nullptr;
+    Clock::duration waited_{};
     std::atomic<unsigned> generation_{0};
     alignas(64) std::atomic<int> arrived_{0};
     alignas(64) std::atomic<unsigned> round_{0};
     alignas(64) std::atomic<int> counter_{0};
+};
+
+// Whether the next step is worth all threads. A thread that is taken off its core holds up all
+// others at every barrier: beside busy processes one thread alone is faster. More than half of the
+// time spent waiting means so; then one thread works, and now and then all are tried again.
+class ThreadChoice {
+  public:
+    bool wants_all() const { return num_alone_left_ == 0; }
+
+    void note(bool on_all, Clock::duration took, Clock::duration waited) {
+        if (!on_all) {
+            --num_alone_left_;
+            return;
+        }
+        const double share = took.count() > 0 ? (double)waited.count() / (double)took.count() : 0.0;
+        waiting_share_ += kSmoothing * (share - waiting_share_);
+        if (waiting_share_ > kMaxWaitingShare) {
+            num_alone_left_ = num_alone_;
+            num_alone_ = std::min(2 * num_alone_, kMaxAlone);
+            waiting_share_ = kMaxWaitingShare / 2;
+            num_good_ = 0;
+        } else if (++num_good_ >= kGoodSteps) {
+            num_alone_ = kMinAlone;
+        }
+    }
+
+  private:
+    static constexpr double kMaxWaitingShare = 0.5, kSmoothing = 0.3;
+    static constexpr int kMinAlone = 16, kMaxAlone = 512, kGoodSteps = 64;
+
+    double waiting_share_ = 0.0;
+    int num_alone_left_ = 0;
+    int num_alone_ = kMinAlone;
+    int num_good_ = 0;
 };
