@@ -22,7 +22,16 @@ from runtime.errors import ConfigError
 from runtime.messages import Sampling
 from runtime.model_runner import LoadedModel, load_executor, settle_max_model_len
 from runtime.model_source import open_model
+from runtime.native.native_executor import NativeExecutor
+from runtime.torch_executor import TorchExecutor
 from tests.greedy_driver import drive_greedily
+from tests.native_library import (
+    HAS_COMPILER,
+    NO_COMPILER,
+    built_library,
+    make_cache,
+    runnable_sets,
+)
 from tests.reference_model import load_reference_model
 from tests.tiny_gguf import write_tiny_gguf
 from tests.tiny_model import write_tiny_model
@@ -207,3 +216,57 @@ def test_the_page_root_depends_on_the_dtype_and_the_model(gguf_path: Path, tmp_p
     }
     assert len(roots) == 3
     assert load(gguf_path).kv_root == load(gguf_path).kv_root
+
+
+NARROW_HEADS = {
+    "llama.attention.head_count": 8,
+    "llama.attention.head_count_kv": 4,
+    "llama.rope.dimension_count": 8,
+}
+
+
+@pytest.fixture
+def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The native step is there; the weights are not packed yet."""
+    if not HAS_COMPILER:
+        pytest.skip(NO_COMPILER)
+    built_library(runnable_sets()[0])
+    monkeypatch.setenv("XDG_CACHE_HOME", str(make_cache(tmp_path / "cache")))
+
+
+@pytest.mark.timeout(120)  # builds the library
+@pytest.mark.usefixtures("built")
+def test_auto_is_the_native_step(gguf_path: Path, expected: list[torch.Tensor]) -> None:
+    loaded = load(gguf_path, dtype="auto")
+    assert loaded.dtype == "int8"
+    assert isinstance(loaded.executor, NativeExecutor)
+    actual = distributions(loaded, row(PROMPTS[1], start=0, pages=(0, 1, 2), sample=True))
+    error = (actual - expected[1]).abs().max()
+    assert 0 < error < 0.2
+    assert loaded.kv_root == load(gguf_path, dtype="int8").kv_root
+    assert loaded.kv_root != load(gguf_path, dtype="bfloat16").kv_root
+    assert loaded.num_pages == load(gguf_path, dtype="bfloat16").num_pages
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.usefixtures("built")
+def test_a_model_that_the_native_step_cannot_run_runs_with_torch(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = write_tiny_gguf(tmp_path / "narrow.gguf", metadata=NARROW_HEADS)
+    with caplog.at_level("INFO", logger="runtime.model_runner"):
+        loaded = load(path, dtype="auto")
+    assert loaded.dtype in ("float32", "bfloat16")
+    assert isinstance(loaded.executor, TorchExecutor)
+    (line,) = caplog.messages
+    assert line.startswith("this model runs without the native step: a head size of 8 is no")
+    with pytest.raises(ConfigError, match=r"dtype is int8, but .* a head size of 8"):
+        load(path, dtype="int8")
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.usefixtures("built")
+def test_pages_that_are_no_whole_blocks_are_for_torch(gguf_path: Path) -> None:
+    assert load(gguf_path, dtype="auto", page_size=8).dtype != "int8"
+    with pytest.raises(ConfigError, match="a page of 8 tokens is no multiple of 16"):
+        load(gguf_path, dtype="int8", page_size=8)
