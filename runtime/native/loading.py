@@ -51,7 +51,13 @@ def load_native_executor(
     torch_executor = build_torch_executor(
         source, spec, limits, dtype=torch_dtype, device=torch.device("cpu")
     )
-    return UpgradingExecutor(torch_executor, Preparation.start(model), load)
+    try:
+        preparation = Preparation.start(model)
+    except OSError as error:
+        reason = error.strerror or error
+        logger.warning("serving goes on with torch alone: no process can be started (%s)", reason)
+        return torch_executor
+    return UpgradingExecutor(torch_executor, preparation, load)
 
 
 def build_native_executor(

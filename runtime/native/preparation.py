@@ -75,9 +75,9 @@ def prepare(model: str) -> None:
 
 def _become_idle() -> None:
     """Runs only when nothing else wants the processor."""
-    if hasattr(os, "SCHED_IDLE"):
+    try:
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-    else:
+    except (AttributeError, OSError):  # not Linux, or a sandbox that forbids it
         os.nice(19)
 
 

@@ -62,7 +62,7 @@ class UpgradingExecutor:
             return
         try:
             native = self._load()
-        except RuntimePackageError as error:
+        except (RuntimePackageError, MemoryError) as error:
             logger.warning("serving goes on with torch alone: %s", error)
             return
         pages = np.array(sorted(self._written), dtype=np.int32)
