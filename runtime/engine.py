@@ -16,6 +16,7 @@ from runtime.admission import choices_to_answer, find_fault
 from runtime.batch import Executor, RowKey, SampledToken
 from runtime.config import RuntimeConfig
 from runtime.counters import Counters
+from runtime.deadlines import Deadlines, RequestKey
 from runtime.finish_rules import ConstraintFailed, Ending, FinishRules
 from runtime.grammar_builder import BuildOutcome, GrammarBuilder
 from runtime.messages import (
@@ -36,8 +37,6 @@ from runtime.scheduler import Scheduler, SchedulerLimits
 from runtime.step_budget import StepBudget
 
 _log = logging.getLogger(__name__)
-
-RequestKey = tuple[bytes, str]
 
 
 class Engine:
@@ -64,6 +63,7 @@ class Engine:
         self._counters = Counters()
         self._outbox = Outbox()
         self._requests: dict[RequestKey, Request] = {}
+        self._deadlines = Deadlines()
         self._building: list[Request] = []
         self._keys = count()
         self._rules = FinishRules(frozenset(info.eos_token_ids), self._max_model_len)
@@ -145,6 +145,7 @@ class Engine:
             self._reject(gateway, request, EngineFault(ErrorCode.CONSTRAINT_FAILED, reason))
         else:
             self._requests[key] = self._enqueue(gateway, request)
+            self._deadlines.add(key, request.queue_deadline_ns, request.deadline_ns)
 
     def abort(self, gateway: bytes, abort: Abort) -> None:
         """Frees the pages of what is named at once; no event of it follows. Idempotent."""
@@ -200,7 +201,10 @@ class Engine:
 
     def _expire_deadlines(self) -> None:
         now_ns = self._clock()
-        for request in tuple(self._requests.values()):
+        for key in self._deadlines.take_due(now_ns):
+            request = self._requests.get(key)
+            if request is None:
+                continue
             submit = request.submit
             if 0 < submit.deadline_ns <= now_ns:
                 fault = EngineFault(ErrorCode.DEADLINE_EXCEEDED, "the request's deadline passed")

@@ -30,6 +30,8 @@ class FinishRules:
         that would stop it before min_tokens."""
         sampling = sequence.sampling
         is_early = sequence.num_output_tokens < sampling.min_tokens
+        if not is_early and not sampling.ignore_eos:
+            return ()
         forbidden = set(sampling.stop_token_ids) if is_early else set()
         if is_early or sampling.ignore_eos:
             forbidden |= self.eos_token_ids
@@ -57,9 +59,8 @@ class FinishRules:
         if sequence.matcher is not None:
             may_end = token_id in sampling.stop_token_ids and sequence.matcher.is_accepting()
             return token_id in self.eos_token_ids or may_end
-        if token_id in self.forbidden_ids(sequence):
-            return False
-        return token_id in self.eos_token_ids or token_id in sampling.stop_token_ids
+        is_stop = token_id in self.eos_token_ids or token_id in sampling.stop_token_ids
+        return is_stop and token_id not in self.forbidden_ids(sequence)
 
     def _is_full(self, sequence: Sequence) -> bool:
         return (

@@ -87,12 +87,16 @@ class Scheduler:
     def schedule(self) -> Schedule:
         """The next step; changes queues and leases, and nothing else."""
         draft = ScheduleDraft(self._limits.page_size, budget=self._limits.max_step_tokens)
-        now_ns = self._clock()
-        self._waiting.refresh()
+        prefilling = []
         for sequence in tuple(self._running):
             if sequence.num_uncomputed_tokens == 1:
                 self._continue(sequence, draft, max_tokens=1)
-        self._prefill_all(draft, self._allow(draft), now_ns)
+            else:
+                prefilling.append(sequence)
+        allowance = self._allow(draft)
+        if prefilling or self._waiting:
+            self._waiting.refresh()
+            self._prefill_all(prefilling, draft, allowance)
         return draft.freeze(self._counters.steps)
 
     def advance(self, schedule: Schedule, *, elapsed_ns: int) -> None:
@@ -121,13 +125,17 @@ class Scheduler:
         num_prompts = len(self._running) - num_decode_rows + num_waiting
         return self._step_budget.allow(num_decode_rows=num_decode_rows, num_prompts=num_prompts)
 
-    def _prefill_all(self, draft: ScheduleDraft, allowance: PrefillAllowance, now_ns: int) -> None:
+    def _prefill_all(
+        self, prefilling: list[Sequence], draft: ScheduleDraft, allowance: PrefillAllowance
+    ) -> None:
         """Running and waiting prefills in one order; of equals, the running one comes first.
 
         Followers are passed over; whoever lacks a slot, budget or memory blocks the waiting ones
         behind, so that a large request is not overtaken for ever.
         """
-        running = sorted(self._running_prefills(now_ns), key=itemgetter(1))
+        now_ns = self._clock()
+        ranked = ((one, self._waiting.rank(one, now_ns)) for one in prefilling)
+        running = sorted(ranked, key=itemgetter(1))
         prefills = heapq.merge(running, self._waiting.in_order(now_ns), key=itemgetter(1))
         blocked: QueueReason | None = None
         for sequence, _ in prefills:
@@ -138,13 +146,6 @@ class Scheduler:
         for sequence, _ in running if blocked is not None else ():
             self._prefill(sequence, draft, allowance)
         self._hold_rest((sequence for sequence, _ in prefills), blocked)
-
-    def _running_prefills(self, now_ns: int) -> Iterable[tuple[Sequence, int]]:
-        """With the tokens to compute, as the queue has them."""
-        for sequence in self._running:
-            if sequence.num_uncomputed_tokens > 1:
-                is_aged = self._waiting.is_aged(sequence, now_ns)
-                yield sequence, 0 if is_aged else sequence.num_uncomputed_tokens
 
     def _prefill(
         self, sequence: Sequence, draft: ScheduleDraft, allowance: PrefillAllowance
@@ -326,6 +327,9 @@ class Scheduler:
     def _count_computed(self, sequence: Sequence, start: int, end: int) -> None:
         """Splits [start, end) at what was provided before: behind it is new, in front a repeat."""
         num_provided = sequence.num_provided_tokens
+        if start >= num_provided >= sequence.num_prompt_tokens:
+            sequence.num_provided_tokens = end
+            return
         num_repeated = max(0, min(end, num_provided) - start)
         num_new_prompt = min(end, sequence.num_prompt_tokens) - max(start, num_provided)
         sequence.num_recomputed_tokens += num_repeated

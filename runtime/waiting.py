@@ -21,7 +21,7 @@ MAX_FOLLOW_NS = 20_000_000_000
 # What a step may spend on looking into the tree for the order of the queue: about 0.1 ms of a
 # walk that compares 4,000 tokens in 77 us (two cores at 2.6 GHz, CPython 3.11, 2026-11).
 MAX_PEEKED_TOKENS = 4_096
-PEEK_OVERHEAD_TOKENS = 256
+PEEK_OVERHEAD_TOKENS = 512
 
 
 @dataclass(eq=False, slots=True)
@@ -32,7 +32,7 @@ class _Entry:
     num_tokens: int
 
     @property
-    def rank(self) -> "tuple[int, int, _Entry]":
+    def sort_key(self) -> "tuple[int, int, _Entry]":
         return self.num_tokens, self.sequence.key, self
 
 
@@ -67,7 +67,7 @@ class WaitingQueue:
         sequence.joined_ns = now_ns
         entry = _Entry(sequence, len(sequence.token_ids))
         self._entries[sequence.key] = entry
-        bisect.insort(self._by_tokens, entry.rank)
+        bisect.insort(self._by_tokens, entry.sort_key)
         if sequence.request.submit.use_cache:
             self._to_peek.appendleft(entry)
 
@@ -76,22 +76,26 @@ class WaitingQueue:
         if entry is None:
             self._preempted.remove(sequence)
         else:
-            self._drop_rank(entry)
+            self._unlist(entry)
 
     def in_order(self, now_ns: int) -> Iterator[tuple[Sequence, int]]:
-        """Each with its number of tokens to compute, 0 for those that nobody may overtake. The
-        loop may remove what it was given."""
+        """Each with its rank: its number of tokens to compute, 0 where nobody may overtake it.
+        The loop may remove what it was given."""
         yield from ((sequence, 0) for sequence in tuple(self._preempted))
         for entry in tuple(self._entries.values()):
-            if not self.is_aged(entry.sequence, now_ns):
+            if not self._is_aged(entry.sequence, now_ns):
                 break
             yield entry.sequence, 0
         for num_tokens, _, entry in tuple(self._by_tokens):
-            if not self.is_aged(entry.sequence, now_ns):
+            if not self._is_aged(entry.sequence, now_ns):
                 yield entry.sequence, num_tokens
 
-    def is_aged(self, sequence: Sequence, now_ns: int) -> bool:
-        """Whether a sequence, waiting or not, joined too long ago to be overtaken any more."""
+    def rank(self, prefilling: Sequence, now_ns: int) -> int:
+        """Where a running sequence stands among the waiting ones, as `in_order` has them."""
+        return 0 if self._is_aged(prefilling, now_ns) else prefilling.num_uncomputed_tokens
+
+    def _is_aged(self, sequence: Sequence, now_ns: int) -> bool:
+        """Whether it joined too long ago to be overtaken any more."""
         return now_ns - sequence.joined_ns >= self._max_overtaking_ns
 
     def refresh(self) -> None:
@@ -112,13 +116,13 @@ class WaitingQueue:
         num_cached = self._cache.peek(sequence.request.submit.namespace, sequence.token_ids)
         num_tokens = len(sequence.token_ids) - num_cached
         if num_tokens != entry.num_tokens:
-            self._drop_rank(entry)
+            self._unlist(entry)
             entry.num_tokens = num_tokens
-            bisect.insort(self._by_tokens, entry.rank)
+            bisect.insort(self._by_tokens, entry.sort_key)
         return num_cached
 
-    def _drop_rank(self, entry: _Entry) -> None:
-        del self._by_tokens[bisect.bisect_left(self._by_tokens, entry.rank)]
+    def _unlist(self, entry: _Entry) -> None:
+        del self._by_tokens[bisect.bisect_left(self._by_tokens, entry.sort_key)]
 
 
 class PrefixFollowing:
