@@ -96,6 +96,7 @@ class Scheduler:
         allowance = self._allow(draft)
         if prefilling or self._waiting:
             self._waiting.refresh()
+            self._following.start_step()
             self._prefill_all(prefilling, draft, allowance)
         return draft.freeze(self._counters.steps)
 
