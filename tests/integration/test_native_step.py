@@ -1,7 +1,6 @@
 """The native step gives what its reference in torch gives: for every architecture, in every kind
 of batch, with every instruction set that this machine can run."""
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -9,7 +8,6 @@ from typing import Any
 import pytest
 import torch
 
-from runtime.attention import AttentionPlan, PagedAttention
 from runtime.batch import (
     Executor,
     PageCopy,
@@ -32,6 +30,7 @@ from runtime.native.reference import reference_weights
 from runtime.pool_limits import PoolLimits
 from runtime.torch_executor import TorchExecutor
 from tests.native_library import HAS_COMPILER, NO_COMPILER, built_library, runnable_sets
+from tests.rounding_attention import RoundingAttention
 from tests.tiny_architectures import CASES, VOCAB_SIZE, Case, make_model, save_folder
 
 pytestmark = [
@@ -47,23 +46,6 @@ PROMPT = [(37 * i + i * i // 3 + 5) % (VOCAB_SIZE - 3) + 3 for i in range(90)]
 # steps, and a router to another expert; over random layers that grows to this. Quantizing at all
 # costs more, and a part that is left out changes half of everything.
 MAX_RELATIVE_ERROR, MAX_RELATIVE_ERROR_OF_EXPERTS = 0.06, 0.15
-
-
-class RoundingAttention(PagedAttention):
-    """Rounds what the native step rounds: keys, values and scaled queries to bfloat16."""
-
-    def run(
-        self,
-        plan: AttentionPlan,
-        layer: int,
-        *,
-        q: torch.Tensor,
-        k: torch.Tensor,
-        v: torch.Tensor,
-    ) -> torch.Tensor:
-        factor = self._spec.attention_scale * math.log2(math.e)  # its softmax is of base 2
-        rounded = (q * factor).bfloat16().float() / factor
-        return super().run(plan, layer, q=rounded, k=k.bfloat16().float(), v=v.bfloat16().float())
 
 
 @dataclass(frozen=True)
