@@ -13,7 +13,7 @@ from runtime.decoder_spec import DecoderSpec, LayerSpec, RotarySpec
 from runtime.errors import ModelError
 from runtime.models.blueprint import Blueprint, Sizes
 from runtime.models.gguf_metadata import GgufMetadata
-from runtime.models.model_config import PLAIN_VALUES, ModelConfig
+from runtime.models.model_config import PLAIN_VALUES, ModelConfig, standard_rope
 from runtime.models.rotary import config_rotary, gguf_rotary, plain_rotary
 from runtime.models.weight_names import GGUF_NAMING, HUGGING_FACE_NAMING, map_weights
 
@@ -147,7 +147,7 @@ def _rotaries(config: ModelConfig, sizes: Sizes) -> tuple[RotarySpec, RotarySpec
     found = config.get("rope_parameters")
     if isinstance(found, Mapping) and found.keys() & {"full_attention", "sliding_attention"}:
         ropes = [
-            {"rope_theta": theta, "rope_type": "default", **(found.get(kind) or {})}
+            standard_rope(found.get(kind) or {}, theta=theta)
             for kind, theta in (
                 ("sliding_attention", _LOCAL_THETA),
                 ("full_attention", _GLOBAL_THETA),
@@ -156,7 +156,7 @@ def _rotaries(config: ModelConfig, sizes: Sizes) -> tuple[RotarySpec, RotarySpec
     else:
         local = config.number("rope_local_base_freq", _LOCAL_THETA)
         everywhere = config.with_defaults({"rope_theta": _GLOBAL_THETA}).rope()
-        ropes = [{"rope_theta": local, "rope_type": "default"}, everywhere]
+        ropes = [standard_rope({}, theta=local), everywhere]
     first, second = (config_rotary(rope, head_dim=sizes.head_dim) for rope in ropes)
     return first, second
 

@@ -17,6 +17,7 @@ from runtime.models.blueprint import Sizes
 # Entries whose values (other than absent or null) change what is computed.
 PLAIN_VALUES: Mapping[str, tuple[object, ...]] = {
     "mlp_bias": (False,),
+    "lm_head_bias": (False,),
     "hidden_act": ("silu",),
     "partial_rotary_factor": (1.0,),
     "use_qk_norm": (False,),
@@ -117,10 +118,14 @@ class ModelConfig:
 
     def rope(self) -> dict[str, Any]:
         """The rotary parameters under their newer names, whichever way the file has them."""
-        found = self.get("rope_parameters") or self.get("rope_scaling") or {}
-        if not isinstance(found, Mapping):
-            raise ValueError(f"rope_parameters must be an object, it is {found!r}")
-        rope = dict(found)
-        rope["rope_type"] = rope.get("rope_type", rope.get("type", "default"))
-        rope["rope_theta"] = rope.get("rope_theta") or self.number("rope_theta", 10_000.0)
-        return rope
+        found = self.get("rope_scaling") or self.get("rope_parameters") or {}
+        return standard_rope(found, theta=self.number("rope_theta", 10_000.0))
+
+
+def standard_rope(found: object, *, theta: float) -> dict[str, Any]:
+    """Rotary parameters with `rope_type` and `rope_theta` set; older files say `type`, and leave
+    out the base. Raises: ValueError for parameters of another form."""
+    if not isinstance(found, Mapping) or any(isinstance(v, Mapping) for v in found.values()):
+        raise ValueError(f"rotary parameters of this form are not supported: {found!r}")
+    kind = found.get("rope_type") or found.get("type") or "default"
+    return {**found, "rope_type": kind, "rope_theta": found.get("rope_theta") or theta}

@@ -50,6 +50,11 @@ def spec(model_type: str, **entries: Any) -> DecoderSpec:
              "tie_word_embeddings": True, "hidden_activation": "gelu_pytorch_tanh"},
         ),
         (
+            "gemma3_text",
+            {"rope_parameters": {"full_attention": {"type": "linear", "factor": 8.0}}},
+            {"rope_scaling": {"type": "linear", "factor": 8.0}},
+        ),
+        (
             "phi3",
             {"rope_scaling": LONGROPE | {"type": "su"}, "original_max_position_embeddings": 128},
             {"rope_parameters": LONGROPE | {"rope_type": "longrope", "rope_theta": 10_000.0},
@@ -146,6 +151,7 @@ def test_yarn_keeps_fast_pairs_stretches_slow_ones_and_raises_the_magnitude() ->
         {"rope_type": "llama3"},
         {"rope_type": "longrope"},
         "linear",
+        {"full_attention": {"rope_type": "linear", "factor": 2.0}},
     ],
 )
 def test_scalings_without_their_parameters_are_refused(rope: Any) -> None:
