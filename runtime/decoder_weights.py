@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from runtime.errors import ModelError
+from runtime.int4_kernel import int4_kernel
 from runtime.linear import Linear
 from runtime.model_facts import ModelSource
 from runtime.weight_map import (
@@ -19,9 +20,9 @@ from runtime.weight_map import (
     Matrix,
     MatrixPart,
     Vector,
-    VectorPart,
     WeightMap,
 )
+from runtime.weight_parts import read_part, read_vector
 from runtime.weights import WeightReader, open_weights
 
 _BLOCK_ELEMENTS = 1 << 24  # read at once: 64 MiB in float32
@@ -118,11 +119,11 @@ class _Loader:
     def _layer(self, layer: LayerMap) -> LayerWeights:
         return LayerWeights(
             attention_norm=self._vector(layer.attention_norm),
-            qkv=Linear(self._matrix(layer.qkv)),
+            qkv=self._linear(layer.qkv),
             qkv_bias=self._bias(layer.qkv_bias),
             q_norm=self._optional_vector(layer.q_norm),
             k_norm=self._optional_vector(layer.k_norm),
-            attention_output=Linear(self._matrix(layer.attention_output)),
+            attention_output=self._linear(layer.attention_output),
             attention_output_bias=self._bias(layer.attention_output_bias),
             post_attention_norm=self._optional_vector(layer.post_attention_norm),
             ffn_norm=self._vector(layer.ffn_norm),
@@ -132,9 +133,15 @@ class _Loader:
         )
 
     def _ffn(self, ffn: FeedForwardMap) -> FeedForwardWeights:
-        return FeedForwardWeights(
-            gate_up=Linear(self._matrix(ffn.gate_up)), down=Linear(self._matrix(ffn.down))
-        )
+        return FeedForwardWeights(gate_up=self._linear(ffn.gate_up), down=self._linear(ffn.down))
+
+    def _linear(self, parts: Matrix) -> Linear:
+        """With a kernel for few rows where the file's weights are of 4 bits: on a CPU a step of few
+        rows takes as long as reading the weights."""
+        weight = self._matrix(parts)
+        if self._dtype is not torch.bfloat16 or self._device.type != "cpu":
+            return Linear(weight)
+        return Linear(weight, few_rows=int4_kernel(self._reader, parts))
 
     def _matrix(self, parts: Matrix) -> Tensor:
         shapes = [self._part_shape(part) for part in parts]
@@ -172,36 +179,3 @@ def _blocks(part: MatrixPart, num_rows: int, num_columns: int) -> Iterator[Matri
     step = max(_BLOCK_ELEMENTS // num_columns, 1)
     for start in range(first, first + num_rows, step):
         yield replace(part, rows=(start, min(start + step, first + num_rows)))
-
-
-def read_vector(reader: WeightReader, parts: Vector) -> Tensor:
-    """A new tensor, float32."""
-    return torch.cat([read_part(reader, part).float() + part.offset for part in parts])
-
-
-def read_part(reader: WeightReader, part: MatrixPart | VectorPart) -> Tensor:
-    """The part in the order that the decoder wants; may share memory with the file."""
-    if isinstance(part, MatrixPart) and part.expert is not None:
-        tensor = reader.read_rows(part.tensor, part.expert, part.expert + 1)[0]
-        tensor = tensor if part.rows is None else tensor[slice(*part.rows)]
-    elif part.rows is not None:
-        tensor = reader.read_rows(part.tensor, *part.rows)
-    else:
-        tensor = reader.read(part.tensor)
-    if part.interleaved_head_dim is not None:
-        tensor = undo_rotary_interleave(tensor, head_dim=part.interleaved_head_dim)
-    return tensor
-
-
-def undo_rotary_interleave(weight: Tensor, *, head_dim: int) -> Tensor:
-    """Some GGUF files hold the rows of q and k with the two halves of a head interleaved.
-
-    | row of a head        | in the file | wanted        |
-    | -------------------- | ----------- | ------------- |
-    | pair i, first part   | 2 i         | i             |
-    | pair i, second part  | 2 i + 1     | i + d / 2     |
-
-    weight: [rows] or [rows, columns].
-    """
-    pairs = weight.view(-1, head_dim // 2, 2, *weight.shape[1:])
-    return pairs.transpose(1, 2).reshape(weight.shape)

@@ -11,7 +11,9 @@ import torch
 from torch import Tensor
 
 from runtime.dequantize import halves, nibbles, scales_and_minima, unpack_groups
-from runtime.weights import StoredTensor
+from runtime.weight_map import MatrixPart
+from runtime.weight_parts import undo_rotary_interleave
+from runtime.weights import StoredTensor, WeightReader
 
 BLOCK_LEN = 32
 _MAX_LEVEL = 255
@@ -82,6 +84,27 @@ def exact_blocks(stored: StoredTensor) -> Blocks | None:
         scales.reshape(num_rows, -1),
         minima.reshape(num_rows, -1),
     )
+
+
+def exact_part(reader: WeightReader, part: MatrixPart) -> Blocks | None:
+    """As exact_blocks, of one part of a weight map; None too where the files hold no blocks."""
+    stored = reader.stored(part.tensor)
+    blocks = exact_blocks(_rows_of(stored, part)) if stored is not None else None
+    if blocks is None or part.interleaved_head_dim is None:
+        return blocks
+    order = torch.arange(blocks.levels.shape[0])
+    return blocks.rows(undo_rotary_interleave(order, head_dim=part.interleaved_head_dim))
+
+
+def _rows_of(stored: StoredTensor, part: MatrixPart) -> StoredTensor:
+    """The rows of a stored tensor that a part takes."""
+    data = stored.data
+    if part.expert is not None:
+        num_rows = stored.shape[1]
+        data = data[part.expert * num_rows : (part.expert + 1) * num_rows]
+    if part.rows is not None:
+        data = data[slice(*part.rows)]
+    return StoredTensor(stored.type_name, (data.shape[0], stored.shape[-1]), data)
 
 
 # bits, levels [*, 32] uint8, scales and minima [*] float32

@@ -21,23 +21,19 @@ import torch
 from torch import Tensor
 
 from runtime.cache_folder import cache_folder
-from runtime.decoder_weights import (
-    check_tensors,
-    read_part,
-    read_vector,
-    undo_rotary_interleave,
-)
+from runtime.decoder_weights import check_tensors
 from runtime.model_facts import ModelSource
 from runtime.native.blocks import (
     BLOCK_LEN,
     Blocks,
-    exact_blocks,
+    exact_part,
     quantize_rows,
     stack_blocks,
 )
 from runtime.weight_map import LayerMap, MatrixPart, Vector, WeightMap
 from runtime.weight_map import Matrix as MatrixMap
-from runtime.weights import StoredTensor, WeightReader, open_weights
+from runtime.weight_parts import read_part, read_vector
+from runtime.weights import WeightReader, open_weights
 
 LAYOUT_VERSION = 1  # goes up when the same model would be packed into other bytes
 TILE_ROWS = 16  # outputs that lie side by side
@@ -228,25 +224,8 @@ class _Packer:
         return stack_blocks([self._part(part) for part in parts])
 
     def _part(self, part: MatrixPart) -> Blocks:
-        stored = self._reader.stored(part.tensor)
-        blocks = exact_blocks(_rows_of(stored, part)) if stored is not None else None
-        if blocks is None:
-            return quantize_rows(read_part(self._reader, part))
-        if part.interleaved_head_dim is None:
-            return blocks
-        order = torch.arange(blocks.levels.shape[0])
-        return blocks.rows(undo_rotary_interleave(order, head_dim=part.interleaved_head_dim))
-
-
-def _rows_of(stored: StoredTensor, part: MatrixPart) -> StoredTensor:
-    """The rows of a stored tensor that a part takes."""
-    data = stored.data
-    if part.expert is not None:
-        num_rows = stored.shape[1]
-        data = data[part.expert * num_rows : (part.expert + 1) * num_rows]
-    if part.rows is not None:
-        data = data[slice(*part.rows)]
-    return StoredTensor(stored.type_name, (data.shape[0], stored.shape[-1]), data)
+        blocks = exact_part(self._reader, part)
+        return quantize_rows(read_part(self._reader, part)) if blocks is None else blocks
 
 
 class _MatrixEntry(msgspec.Struct, frozen=True):
