@@ -45,9 +45,14 @@ _NAMES = {
 
 
 def export_gguf(
-    model: Any, path: Path, *, storage: gguf.GGMLQuantizationType | None = None
+    model: Any,
+    path: Path,
+    *,
+    storage: gguf.GGMLQuantizationType | None = None,
+    splits_experts: bool = False,
 ) -> Path:
-    """Vectors and routers in float32; the other matrices too, or quantized to `storage`."""
+    """Vectors and routers in float32; the other matrices too, or quantized to `storage`.
+    `splits_experts`: a tensor for each expert's matrix, as the converter wrote them in 2023."""
     config = model.config
     writer: Any = gguf.GGUFWriter(path, _ARCHITECTURES[config.model_type])
     _add_sizes(writer, config)
@@ -56,17 +61,24 @@ def export_gguf(
     for name, weight in model.state_dict().items():
         if name != "lm_head.weight" or not config.tie_word_embeddings:
             for gguf_name, tensor in _tensors(name, weight, config):
-                array = np.ascontiguousarray(tensor.numpy())
-                if storage is None or tensor.ndim == 1 or "ffn_gate_inp" in gguf_name:
-                    writer.add_tensor(gguf_name, array)
-                else:
-                    quantized = gguf.quantize(array, storage)
-                    writer.add_tensor(gguf_name, quantized, raw_dtype=storage)
+                parts = _split(gguf_name, tensor) if splits_experts else [(gguf_name, tensor)]
+                for part_name, part in parts:
+                    _add_tensor(writer, part_name, part, storage)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
     return path
+
+
+def _add_tensor(
+    writer: Any, name: str, tensor: torch.Tensor, storage: gguf.GGMLQuantizationType | None
+) -> None:
+    array = np.ascontiguousarray(tensor.numpy())
+    if storage is None or tensor.ndim == 1 or "ffn_gate_inp" in name:
+        writer.add_tensor(name, array)
+    else:
+        writer.add_tensor(name, gguf.quantize(array, storage), raw_dtype=storage)
 
 
 def _add_sizes(writer: Any, config: Any) -> None:
@@ -156,3 +168,9 @@ def _experts(name: str, weight: torch.Tensor) -> list[tuple[str, torch.Tensor]]:
         return [("ffn_down_exps.weight", weight)]
     gate, up = weight.chunk(2, dim=1)
     return [("ffn_gate_exps.weight", gate), ("ffn_up_exps.weight", up)]
+
+
+def _split(name: str, tensor: torch.Tensor) -> list[tuple[str, torch.Tensor]]:
+    if "_exps." not in name:
+        return [(name, tensor)]
+    return [(name.replace("_exps.", f".{expert}."), part) for expert, part in enumerate(tensor)]

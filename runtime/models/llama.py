@@ -3,6 +3,7 @@
 GGUF files call Mistral and Mixtral llama as well.
 """
 
+from collections.abc import Container
 from dataclasses import replace
 
 from runtime.decoder_spec import ExpertSpec, LayerSpec
@@ -10,7 +11,7 @@ from runtime.models.blueprint import Blueprint
 from runtime.models.gguf_metadata import GgufMetadata
 from runtime.models.model_config import PLAIN_VALUES, ModelConfig
 from runtime.models.rotary import config_rotary, gguf_rotary
-from runtime.models.weight_names import GGUF_NAMING, HUGGING_FACE_NAMING, map_weights
+from runtime.models.weight_names import GGUF_NAMING, HUGGING_FACE_NAMING, Naming, map_weights
 
 _HANDLED = ("expert_count", "expert_used_count", "attention.sliding_window")
 
@@ -34,8 +35,18 @@ def from_gguf(metadata: GgufMetadata) -> Blueprint:
         num_used = metadata.integer(metadata.own("expert_used_count"))
         experts = ExpertSpec(num_experts, num_used, sizes.ffn_size, normalize=True)
         spec = replace(spec, experts=experts.check())
-    naming = replace(GGUF_NAMING, interleaves_pairs=True)
+    naming = _gguf_naming(metadata.file.tensors)
     return Blueprint(spec, map_weights(spec, naming, ignored=("rope_freqs.weight",)))
+
+
+def _gguf_naming(found: Container[str]) -> Naming:
+    """Mixtral files of 2023 have a tensor for each expert's matrix."""
+    naming = replace(GGUF_NAMING, interleaves_pairs=True)
+    if "blk.0.ffn_gate.0.weight" not in found:
+        return naming
+    return naming.with_layer(
+        expert_gate_up=("ffn_gate.{}.weight", "ffn_up.{}.weight"), expert_down="ffn_down.{}.weight"
+    )
 
 
 def from_config(config: ModelConfig) -> Blueprint:

@@ -157,6 +157,14 @@ def test_the_names_that_transformers_has_in_memory_are_understood_too(
     assert (logprobs(load(tmp_path)[0], PROMPT) - expected).abs().max() < MAX_ERROR
 
 
+def test_a_mixtral_file_with_a_tensor_for_each_expert_is_understood_too(tmp_path: Path) -> None:
+    model = make_model(next(case for case in CASES if case.name == "mixtral"))
+    path = export_gguf(model, tmp_path / "m.gguf", splits_experts=True)
+    assert "blk.2.ffn_down.5.weight" in open_model(path).weight_map.shapes
+    expected = reference_logits(model, PROMPT).log_softmax(-1)
+    assert (logprobs(load(path)[0], PROMPT) - expected).abs().max() < MAX_ERROR
+
+
 def test_a_missing_expert_is_named(tmp_path: Path) -> None:
     model = make_model(next(case for case in CASES if case.name == "mixtral"))
     save_folder(model, tmp_path)
