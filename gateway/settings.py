@@ -78,7 +78,7 @@ class Settings(BaseModel):
     )
     max_overtaking_s: float = setting(
         2.0,
-        "how long requests with less to compute may overtake one that waits; 0 = never",
+        "how long requests with less to compute may overtake one that waits",
         unit="s",
         ge=0,
     )

@@ -19,7 +19,7 @@ class RuntimeConfig(msgspec.Struct, frozen=True):
 
     `kv_memory_bytes` sizes the page pool. `max_step_tokens` is the token budget of one step,
     decode rows first. `watermark` is the share of the pool kept free when admitting.
-    A request that has waited for `max_overtaking_s` is not overtaken by those with less to compute.
+    Requests with less to compute overtake one that waits for `max_overtaking_s` at most.
     `gateway_timeout_s` is how long a gateway may be silent before its requests are freed.
     """
 

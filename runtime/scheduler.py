@@ -230,7 +230,7 @@ class Scheduler:
         if lease is None:
             draft.unfit.append(sequence)
             return None
-        self._waiting.remove(sequence)
+        self._waiting.admit(sequence, len(sequence.token_ids) - lease.num_cached_tokens)
         self._running.append(sequence)
         self._note_admitted(sequence, lease)
         sequence.phases.admitted(start_ns)

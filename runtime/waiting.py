@@ -35,16 +35,25 @@ class _Entry:
 
     @property
     def sort_key(self) -> "tuple[int, int, _Entry]":
-        return self.num_tokens, self.sequence.key, self
+        return _rank(self.num_tokens), self.sequence.key, self
+
+
+def _rank(num_tokens: int) -> int:
+    """The less to compute, the lower. Equal within a factor of two: less than that is not worth
+    an overtaking."""
+    return num_tokens.bit_length()
 
 
 class WaitingQueue:
     """Sequences in the order in which they shall be looked at.
 
-    First those that were preempted, then those that joined longer than `max_overtaking_ns` ago,
-    each first come, first served. Then those with the fewest tokens to compute: a cached prefix
-    is used while it is there, and the mean time to the first token is the least. How much is
+    First those that were preempted, then those that joined longer than `max_overtaking_ns` ago.
+    Then those with the fewest tokens to compute: a cached prefix is used while it is there, and
+    the mean time to the first token is the least. Equals are served as they came. How much is
     cached is looked up for a few sequences a step, in turn; until then none is.
+
+    Where all wait for long, the old ones come first for half of the tokens computed only: they
+    get on, and a prefix that is warm is not always lost to the next in line.
     """
 
     def __init__(self, cache: PrefixCache, *, max_overtaking_ns: int) -> None:
@@ -53,8 +62,11 @@ class WaitingQueue:
         self._preempted: list[Sequence] = []
         # In the order of joining, which is that of age.
         self._entries: dict[int, _Entry] = {}
-        self._by_tokens: list[tuple[int, int, _Entry]] = []
+        self._by_rank: list[tuple[int, int, _Entry]] = []
         self._to_peek: deque[_Entry] = deque()
+        self._by_age: set[Sequence] = set()
+        # Tokens that old sequences computed before their turn, and others did not since.
+        self._debt = 0
         self.num_joined = 0
 
     def __len__(self) -> int:
@@ -69,7 +81,7 @@ class WaitingQueue:
         sequence.joined_ns = now_ns
         entry = _Entry(sequence, len(sequence.token_ids))
         self._entries[sequence.key] = entry
-        bisect.insort(self._by_tokens, entry.sort_key)
+        bisect.insort(self._by_rank, entry.sort_key)
         if sequence.request.submit.use_cache:
             self._to_peek.appendleft(entry)
 
@@ -80,21 +92,30 @@ class WaitingQueue:
         else:
             self._unlist(entry)
 
+    def admit(self, sequence: Sequence, num_tokens: int) -> None:
+        """Leaves the queue to compute so many tokens."""
+        self.remove(sequence)
+        num_tokens = num_tokens if sequence in self._by_age else -num_tokens
+        self._debt = max(0, self._debt + num_tokens)
+
     def in_order(self, now_ns: int) -> Iterator[tuple[Sequence, int]]:
-        """Each with its rank: its number of tokens to compute, 0 where nobody may overtake it.
-        The loop may remove what it was given."""
+        """Each with its rank: 0 where nobody may overtake it, else lower for fewer tokens. The
+        loop may remove or admit what it was given."""
         yield from ((sequence, 0) for sequence in tuple(self._preempted))
+        self._by_age.clear()
         for entry in tuple(self._entries.values()):
-            if not self._is_aged(entry.sequence, now_ns):
+            if self._debt or not self._is_aged(entry.sequence, now_ns):
                 break
+            self._by_age.add(entry.sequence)
             yield entry.sequence, 0
-        for num_tokens, _, entry in tuple(self._by_tokens):
-            if not self._is_aged(entry.sequence, now_ns):
-                yield entry.sequence, num_tokens
+        for rank, _, entry in tuple(self._by_rank):
+            if entry.sequence not in self._by_age:
+                yield entry.sequence, rank
 
     def rank(self, prefilling: Sequence, now_ns: int) -> int:
         """Where a running sequence stands among the waiting ones, as `in_order` has them."""
-        return 0 if self._is_aged(prefilling, now_ns) else prefilling.num_uncomputed_tokens
+        is_aged = self._is_aged(prefilling, now_ns)
+        return 0 if is_aged else _rank(prefilling.num_uncomputed_tokens)
 
     def _is_aged(self, sequence: Sequence, now_ns: int) -> bool:
         """Whether it joined too long ago to be overtaken any more."""
@@ -116,15 +137,13 @@ class WaitingQueue:
         """How much is cached; the entry moves to its place by what is not."""
         sequence = entry.sequence
         num_cached = self._cache.peek(sequence.request.submit.namespace, sequence.token_ids)
-        num_tokens = len(sequence.token_ids) - num_cached
-        if num_tokens != entry.num_tokens:
-            self._unlist(entry)
-            entry.num_tokens = num_tokens
-            bisect.insort(self._by_tokens, entry.sort_key)
+        self._unlist(entry)
+        entry.num_tokens = len(sequence.token_ids) - num_cached
+        bisect.insort(self._by_rank, entry.sort_key)
         return num_cached
 
     def _unlist(self, entry: _Entry) -> None:
-        del self._by_tokens[bisect.bisect_left(self._by_tokens, entry.sort_key)]
+        del self._by_rank[bisect.bisect_left(self._by_rank, entry.sort_key)]
 
 
 class PrefixFollowing:
@@ -145,7 +164,8 @@ class PrefixFollowing:
         self._num_choices_left = MAX_CHOICES_PER_STEP
 
     def must_wait(self, sequence: Sequence, running: Iterable[Sequence], *, now_ns: int) -> bool:
-        """Whether `sequence` should not be admitted now; notes whom it follows."""
+        """Whether `sequence` should not be admitted now; notes whom it follows. One that could
+        not be compared in this step waits for the next."""
         if not sequence.request.submit.use_cache:
             return False
         if not _is_leading(sequence.leader, sequence.leader_len):

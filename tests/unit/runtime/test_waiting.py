@@ -53,10 +53,16 @@ def test_of_equal_prompts_the_first_to_arrive_is_first() -> None:
 
 def test_who_has_less_to_compute_is_first() -> None:
     queue = make_queue()
-    for key, num_tokens in enumerate((5, 3, 4)):
+    for key, num_tokens in enumerate((50, 3, 10)):
         queue.add(make_sequence([1] * num_tokens, key=key), 0)
-    assert list(queue.in_order(0))[0][1] == 3
     assert keys(queue) == [1, 2, 0]
+
+
+def test_a_little_less_to_compute_is_no_reason_to_overtake() -> None:
+    queue = make_queue()
+    for key, num_tokens in enumerate((31, 17, 32)):
+        queue.add(make_sequence([1] * num_tokens, key=key), 0)
+    assert keys(queue) == [0, 1, 2]
 
 
 def test_what_is_cached_need_not_be_computed() -> None:
@@ -67,7 +73,6 @@ def test_what_is_cached_need_not_be_computed() -> None:
     queue.add(make_sequence([*LONG, 7], key=1), 0)
     assert keys(queue) == [0, 1]
     queue.refresh()
-    assert [num_tokens for _, num_tokens in queue.in_order(0)] == [1, 20]
     assert keys(queue) == [1, 0]
 
 
@@ -125,15 +130,41 @@ def test_a_queue_of_one_needs_no_order() -> None:
     assert cache.peeked == []
 
 
-def test_after_a_time_nobody_is_overtaken_any_more() -> None:
+def aged_queue() -> tuple[WaitingQueue, list[Sequence]]:
+    """Sequences of 90, 40 and 2 tokens that joined at 0, 50 and 60; the age limit is 100."""
     queue = make_queue(max_overtaking_ns=100)
-    queue.add(make_sequence([1] * 9, key=0), 0)
-    queue.add(make_sequence([1] * 8, key=1), 50)
-    queue.add(make_sequence([1], key=2), 60)
+    sequences = [make_sequence([1] * n, key=key) for key, n in enumerate((90, 40, 2))]
+    for sequence, joined_ns in zip(sequences, (0, 50, 60), strict=True):
+        queue.add(sequence, joined_ns)
+    return queue, sequences
+
+
+def test_after_a_time_nobody_is_overtaken_any_more() -> None:
+    queue, _ = aged_queue()
     assert keys(queue, now_ns=99) == [2, 1, 0]
     assert keys(queue, now_ns=100) == [0, 2, 1]
     assert keys(queue, now_ns=150) == [0, 1, 2]
-    assert [num_tokens for _, num_tokens in queue.in_order(150)] == [0, 0, 1]
+    assert [rank > 0 for _, rank in queue.in_order(150)] == [False, False, True]
+
+
+def test_where_all_are_old_every_second_token_is_for_those_with_few() -> None:
+    queue, sequences = aged_queue()
+    queue.add(make_sequence([1] * 300, key=3), 60)
+    queue.add(make_sequence([1] * 9, key=4), 61)
+    assert next(queue.in_order(999)) == (sequences[0], 0)
+    queue.admit(sequences[0], 90)
+    assert keys(queue, now_ns=999) == [2, 4, 1, 3]
+    queue.admit(sequences[2], 89)
+    assert keys(queue, now_ns=999)[0] == 4
+    queue.admit(sequences[1], 40)
+    assert keys(queue, now_ns=999) == [3, 4]
+
+
+def test_one_walk_takes_no_second_old_one_before_the_first_is_made_up_for() -> None:
+    queue, sequences = aged_queue()
+    walk = queue.in_order(999)
+    queue.admit(next(walk)[0], 90)
+    assert [sequence for sequence, _ in walk] == [sequences[2], sequences[1]]
 
 
 def test_preempted_sequences_come_before_all_others() -> None:
