@@ -1,9 +1,9 @@
-"""Attention over paged keys and values: owns the KV tensors and the layout of their pages.
+"""Attention over paged keys and values in plain torch: the backend for the CPU, and the reference.
 
-`plan` once a step, `run` once a layer. Plain torch. Letters: H query heads, G key-value heads,
+`plan` once a step, `run` once a layer. Letters: H query heads, G key-value heads,
 g = H / G, d head size, N new tokens of the step, B decode rows, P pages of a row, T tokens.
 
-KV layout: [G, page, slot, d] for each layer, so that picking pages with index_select gives
+In the layout of KvPages picking pages with index_select gives
 contiguous keys for every key-value head and no permute follows the gather (measured on two cores
 in bfloat16: 16 rows of 384 tokens gather in 0.1 ms a layer, the matmuls take 0.17).
 Layers with a window keep all pages and read those of the window.
@@ -18,9 +18,8 @@ from torch import Tensor
 
 from runtime.batch import PageCopy, ScheduledBatch, ScheduledRow
 from runtime.decoder_spec import DecoderSpec
-from runtime.hardware import allocate_zeroed
+from runtime.kv_pages import KvPages
 
-LAYOUT_VERSION = 1  # goes up when the order of bytes inside a page changes
 BLOCK_LEN = 64  # queries of a prompt attended at once: their scores stay in the cache
 # A bfloat16 matmul pays for every shape it has not seen (some 0.8 ms), so shapes are rounded up.
 KV_BUCKET = 64
@@ -113,39 +112,21 @@ class PagedAttention:
         self._dtype = dtype
         self._share_prefixes = share_prefixes
         self._scale = spec.attention_scale
-        shape = (spec.num_kv_heads, num_pages, page_size, spec.head_dim)
-        # Zeroed, as masked slots still enter a product: 0 * NaN would be NaN.
-        self._keys = [allocate_zeroed(shape, dtype, device=device) for _ in spec.layers]
-        self._values = [allocate_zeroed(shape, dtype, device=device) for _ in spec.layers]
-
-    @staticmethod
-    def page_bytes(spec: DecoderSpec, *, page_size: int, dtype: torch.dtype) -> int:
-        """Memory of one page over all layers."""
-        per_token = 2 * spec.num_layers * spec.num_kv_heads * spec.head_dim
-        return per_token * page_size * dtype.itemsize
-
-    def copy_slots(self, copies: Iterable[PageCopy]) -> None:
-        """Copies the first slots of pages in all layers, before the step that reads them."""
-        for copy in copies:
-            for store in (*self._keys, *self._values):
-                source = store[:, copy.source, : copy.num_slots]
-                store[:, copy.target, : copy.num_slots] = source
+        self._pages = KvPages(
+            spec, num_pages=num_pages, page_size=page_size, dtype=dtype, device=device
+        )
 
     @property
     def num_layers(self) -> int:
         return self._spec.num_layers
 
+    def copy_slots(self, copies: Iterable[PageCopy]) -> None:
+        self._pages.copy_slots(copies)
+
     def read_pages(self, layer: int, pages: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values of whole pages, [P, page_size, G, d] float32 each. pages: [P] long."""
-        stores = (self._keys[layer], self._values[layer])
-        keys, values = (
-            store.index_select(1, pages).permute(1, 2, 0, 3).float().contiguous()
-            for store in stores
-        )
-        return keys, values
+        return self._pages.read(layer, pages)
 
     def plan(self, batch: ScheduledBatch) -> AttentionPlan:
-        """Index tensors for the batch, whose tokens are laid out row after row."""
         longest = max((row.start + len(row.token_ids) for row in batch.rows), default=0)
         # A window that no row exceeds leaves nothing out.
         narrowed = {
@@ -159,15 +140,9 @@ class PagedAttention:
         )
 
     def run(self, plan: AttentionPlan, layer: int, *, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Writes k and v to their slots, attends. q: [M, H, d], k and v: [M, G, d], M >= N
-        (rows after N are padding: they are not written, and what they get is 0).
-        Returns [M, H * d]."""
         num_tokens = plan.slots.shape[0]
-        keys, values = self._keys[layer], self._values[layer]
-        for store, new in ((keys, k), (values, v)):
-            store.view(store.shape[0], -1, store.shape[-1]).index_copy_(
-                1, plan.slots, new[:num_tokens].transpose(0, 1)
-            )
+        self._pages.write(layer, plan.slots, k=k[:num_tokens], v=v[:num_tokens])
+        keys, values = self._pages.keys[layer], self._pages.values[layer]
         q = q * self._scale
         attended = torch.zeros_like(q)
         reads = plan.by_window[self._spec.layers[layer].window]

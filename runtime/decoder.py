@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from runtime.attention import AttentionPlan, PagedAttention
+from runtime.attention_backend import AttentionBackend, PlanT
 from runtime.decoder_spec import DecoderSpec, RotarySpec
 from runtime.decoder_weights import DecoderWeights, FeedForwardWeights, LayerWeights
 
@@ -32,8 +32,8 @@ class Decoder:
         token_ids: Tensor,
         positions: Tensor,
         *,
-        attention: PagedAttention,
-        plan: AttentionPlan,
+        attention: AttentionBackend[PlanT],
+        plan: PlanT,
     ) -> Tensor:
         """token_ids and positions: [M] long -> hidden states [M, hidden] float32, not normed."""
         # The sum over layers stays in float32: in bfloat16 it would lose a third more of the

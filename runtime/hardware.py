@@ -8,12 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from runtime.native.build import can_build
 from runtime.native.instruction_sets import choose_instruction_set
 
 _CPU_INFO = Path("/proc/cpuinfo")
+
+IntArray = npt.NDArray[np.int32] | npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,21 @@ def allocate_zeroed(
         return torch.zeros(shape, dtype=dtype, device=device)
     untouched = np.zeros(math.prod(shape) * dtype.itemsize, dtype=np.uint8)
     return torch.from_numpy(untouched).view(dtype).view(shape)
+
+
+def to_device(array: IntArray, device: torch.device) -> torch.Tensor:
+    """A tensor with the array's values, which the CPU's shares with it. For another device the copy
+    goes through pinned memory, so that nobody waits for it and the array may change at once."""
+    tensor = torch.from_numpy(array)
+    if device.type == "cpu":
+        return tensor
+    return tensor.pin_memory().to(device, non_blocking=True)
+
+
+def to_host(tensor: torch.Tensor) -> npt.NDArray[np.int32]:
+    """Waits for the device. tensor: int32. A step calls it once."""
+    copied: npt.NDArray[np.int32] = tensor.cpu().numpy()
+    return copied
 
 
 def _read_cpu_flags() -> frozenset[str]:

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import torch
 
 from prefix_cache.identity import KvLayout
-from runtime.attention import LAYOUT_VERSION, PagedAttention
 from runtime.batch import Executor
 from runtime.config import ResolvedConfig, RuntimeConfig, resolve
 from runtime.decoder_spec import DecoderSpec
 from runtime.errors import ConfigError
 from runtime.hardware import Hardware, detect_hardware
+from runtime.kv_pages import LAYOUT_VERSION, page_bytes
 from runtime.model_facts import ModelSource
 from runtime.native.loading import load_native_executor
 from runtime.native.native_decoder import KV_DTYPE, KV_LAYOUT_VERSION, find_obstacle
@@ -89,12 +89,12 @@ def _resolve(source: ModelSource, config: RuntimeConfig, hardware: Hardware) -> 
 
 def _limits(source: ModelSource, config: RuntimeConfig, *, kv_dtype: torch.dtype) -> PoolLimits:
     page_size = config.page_size
-    page_bytes = PagedAttention.page_bytes(source.spec, page_size=page_size, dtype=kv_dtype)
-    num_pages = config.kv_memory_bytes // page_bytes
+    bytes_a_page = page_bytes(source.spec, page_size=page_size, dtype=kv_dtype)
+    num_pages = config.kv_memory_bytes // bytes_a_page
     if num_pages < 1:
         raise ConfigError(
             f"kv_memory_bytes is {config.kv_memory_bytes}, but one page of {page_size}"
-            f" tokens takes {page_bytes} bytes"
+            f" tokens takes {bytes_a_page} bytes"
         )
     max_model_len = settle_max_model_len(
         asked=config.max_model_len,

@@ -224,11 +224,6 @@ def test_a_copy_leaves_the_slots_after_it_alone() -> None:
     assert_close(run(attention, [(mixed, 7, 8)])[0], mixed.expected(7, 8))
 
 
-def test_page_bytes_are_keys_and_values_of_all_layers() -> None:
-    size = PagedAttention.page_bytes(SPEC, page_size=16, dtype=torch.bfloat16)
-    assert size == 2 * 1 * KV_HEADS * HEAD_DIM * 16 * 2
-
-
 @pytest.mark.parametrize("window", [1, 3, 4, 17, 70, 150, 200])
 @pytest.mark.parametrize("chunk_len", [1, 7, 90, 180])
 def test_a_window_hides_older_tokens_in_any_chunking(window: int, chunk_len: int) -> None:

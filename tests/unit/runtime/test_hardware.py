@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -32,3 +33,10 @@ def test_allocated_memory_is_zero_and_writable(dtype: torch.dtype) -> None:
     assert not memory.any()
     memory += 1
     assert memory.sum() == 24
+
+
+def test_a_round_trip_keeps_the_values() -> None:
+    sent = np.array([[1, -2], [3, 4]], dtype=np.int32)
+    on_device = hardware.to_device(sent, torch.device("cpu"))
+    assert on_device.dtype == torch.int32
+    assert hardware.to_host(on_device).tolist() == sent.tolist()
