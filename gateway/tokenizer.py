@@ -25,7 +25,9 @@ class Tokenizer:
         """Raises: ModelError when the tokenizer is damaged or of a kind without exact bytes."""
         try:
             self._tokenizer = tokenizers.Tokenizer.from_str(assets.tokenizer_json)
-        except Exception as error:  # the library raises plain Exception
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # the library raises plain Exception, or panics
             raise ModelError(f"the model's tokenizer cannot be read: {error}") from error
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()

@@ -10,6 +10,9 @@ from typing import Literal
 
 Activation = Literal["silu", "gelu_tanh"]
 
+# Many times what published models have: a damaged file's number must not fill the memory.
+MAX_EXPERTS = 4096
+
 
 @dataclass(frozen=True, slots=True)
 class RotarySpec:
@@ -59,7 +62,7 @@ class ExpertSpec:
 
     def check(self) -> "ExpertSpec":
         """The spec itself. Raises: ValueError for numbers that contradict each other."""
-        if not 0 < self.num_used <= self.num_experts or self.ffn_size < 1:
+        if not 0 < self.num_used <= self.num_experts <= MAX_EXPERTS or self.ffn_size < 1:
             raise ValueError(f"the experts' numbers contradict each other ({self})")
         return self
 

@@ -29,7 +29,7 @@ def open_gguf(path: Path) -> ModelSource:
         )
     try:
         blueprint = blueprint_of(metadata)
-    except ValueError as error:
+    except (ArithmeticError, ValueError) as error:
         raise ModelError(f"{path}: {error}") from None
     try:
         text = _read_text(metadata, blueprint.spec)
