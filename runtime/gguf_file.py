@@ -63,6 +63,7 @@ class GgufFile:
         buffer = _map_file(path)
         try:
             metadata, tensors = _parse(buffer)
+            _refuse_part(metadata)
         except ModelError as error:
             raise ModelError(f"{path}: {error}") from None
         return cls(path, buffer, metadata=metadata, tensors=tensors)
@@ -70,6 +71,15 @@ class GgufFile:
     def tensor_bytes(self, info: TensorInfo) -> memoryview:
         """The tensor's stored bytes, without a copy."""
         return memoryview(self.buffer)[info.offset : info.offset + info.num_bytes]
+
+
+def _refuse_part(metadata: dict[str, MetadataValue]) -> None:
+    num_parts = metadata.get("split.count", 1)
+    if isinstance(num_parts, int) and num_parts > 1:
+        raise ModelError(
+            f"is one of {num_parts} parts of a model; `llama-gguf-split --merge` of llama.cpp makes"
+            " one file of them"
+        )
 
 
 def _map_file(path: Path) -> mmap.mmap:

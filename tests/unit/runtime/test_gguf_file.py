@@ -136,6 +136,13 @@ def test_a_tensor_listed_twice_is_named(file: Path, tmp_path: Path) -> None:
         GgufFile.open(damaged(file, tmp_path, at=at, new=b"blk.0"))
 
 
+def test_one_part_of_a_split_model_says_how_to_join_it(tmp_path: Path) -> None:
+    path = write_tiny_gguf(tmp_path / "a-00001-of-00002.gguf", metadata={"split.count": 2})
+    with pytest.raises(ModelError, match="is one of 2 parts of a model"):
+        GgufFile.open(path)
+    assert GgufFile.open(write_tiny_gguf(path, metadata={"split.count": 1})).tensors
+
+
 def test_an_odd_alignment_is_refused(tmp_path: Path) -> None:
     path = write_tiny_gguf(tmp_path / "odd.gguf", metadata={"general.alignment": 32})
     key = b"general.alignment"
