@@ -31,7 +31,8 @@ def test_a_hub_id_is_read(text: str, expected: HubReference) -> None:
     "text",
     [
         "name", "model.gguf", "models/a.gguf", "/org/name", "./org/name", "../org/name", "~/name",
-        "org/name/", "org/name/file.safetensors", "org/name@", "org/na me", "a/b/c", "", "org//name",
+        "org/name/", "org/name/file.safetensors", "org/name@", "org/na me", "a/b/c", "",
+        "org//name",
         "C:\\models\\a.gguf", "/srv/models/a.gguf", "org/name\n",
     ],
 )  # fmt: skip
