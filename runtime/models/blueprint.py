@@ -7,10 +7,7 @@ from runtime.weight_map import WeightMap
 
 # Ten times what the largest published models have; without a bound a damaged file's number of
 # layers fills the memory before the first tensor is missed.
-MAX_LAYERS, MAX_HEAD_DIM = 1500, 4096
-
-
-_MAX_COUNT = 4096  # of layers, heads and so on: a damaged file must not fill the memory
+MAX_LAYERS, MAX_HEADS, MAX_HEAD_DIM = 1500, 2048, 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +38,14 @@ class Sizes:
         sizes = (self.hidden_size, self.num_layers, self.num_heads, self.num_kv_heads)
         if min(*sizes, self.head_dim, self.ffn_size, self.vocab_size, self.max_position) <= 0:
             raise ValueError(f"a size of the model is not positive ({self})")
-        if max(self.num_layers, self.num_heads, self.head_dim) > _MAX_COUNT:
-            raise ValueError(f"a size of the model is larger than any model's ({self})")
-        if self.num_layers > MAX_LAYERS or self.head_dim > MAX_HEAD_DIM:
+        if (
+            self.num_layers > MAX_LAYERS
+            or self.num_heads > MAX_HEADS
+            or self.head_dim > MAX_HEAD_DIM
+        ):
             raise ValueError(
-                f"{self.num_layers} layers with heads of {self.head_dim} cannot be true (at most"
-                f" {MAX_LAYERS} and {MAX_HEAD_DIM})"
+                f"{self.num_layers} layers with {self.num_heads} heads of {self.head_dim} cannot be"
+                f" true (at most {MAX_LAYERS}, {MAX_HEADS} and {MAX_HEAD_DIM})"
             )
         if self.num_heads % self.num_kv_heads:
             raise ValueError(

@@ -40,6 +40,11 @@ def from_gguf(metadata: GgufMetadata) -> Blueprint:
         )
     sizes = metadata.sizes()
     rotary_dim = metadata.integer(metadata.own("rope.dimension_count"), sizes.head_dim)
+    if not 0 < rotary_dim <= sizes.head_dim:
+        raise ModelError(
+            f"{metadata.file.path}: {metadata.own('rope.dimension_count')} = {rotary_dim} is not"
+            f" between 1 and the head size {sizes.head_dim}"
+        )
     theta = metadata.number(metadata.own("rope.freq_base"), 10_000.0)
     short, long = (metadata.factors(name, length=rotary_dim // 2) for name in _FACTORS)
     spec = _spec(
@@ -66,6 +71,8 @@ def from_config(config: ModelConfig) -> Blueprint:
         raise ValueError(f"rope scaling of type {rope['rope_type']!r} is not supported")
     is_scaled = rope["rope_type"] != "default"
     share = rope_number(rope, "partial_rotary_factor", config.number("partial_rotary_factor", 1.0))
+    if not 0 < share <= 1:
+        raise ValueError(f"partial_rotary_factor must be above 0 and at most 1, it is {share}")
     rotary_dim = int(sizes.head_dim * share)
     spec = _spec(
         sizes,
@@ -90,8 +97,8 @@ def _spec(
     trained_len: int,
 ) -> DecoderSpec:
     num_turning, num_pairs = len(plain.inverse_frequencies), sizes.head_dim // 2
-    if not 0 < num_turning <= num_pairs:
-        raise ValueError(f"{2 * num_turning} of {sizes.head_dim} dimensions of a head cannot turn")
+    if num_turning == 0:
+        raise ValueError("no dimension of a head turns, which is not supported")
 
     def rotary(divisors: tuple[float, ...] | None) -> RotarySpec:
         turning = plain if divisors is None else divided(plain, divisors)

@@ -120,6 +120,7 @@ def test_yarn_in_a_file_takes_its_bounds(tmp_path: Path) -> None:
         ("qwen3", {"rope__dimension_count": 8}, "rope.dimension_count = 8"),
         ("gemma3", {"attention__scale": 0.5}, "attention.scale = 0.5"),
         ("gemma3", {"attention__sliding_window_pattern": [True]}, "1 entries for 2 layers"),
+        ("phi3", {"rope__dimension_count": 17}, "dimension_count = 17 is not between"),
         ("phi3", {"rope__scaling__type": "yarn"}, "rope.scaling.type = 'yarn'"),
         (
             "llama",
