@@ -4,19 +4,22 @@ Called by the engine's loop alone, from one thread.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from typing import Generic
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from runtime.attention import AttentionPlan, PagedAttention
+from runtime.attention import PagedAttention
+from runtime.attention_backend import AttentionBackend, PageStore, PlanT
 from runtime.batch import SampledToken, SamplePlan, ScheduledBatch
+from runtime.decode_graphs import DecodeGraphs
 from runtime.decoder import Decoder
 from runtime.decoder_spec import DecoderSpec
 from runtime.decoder_weights import load_decoder_weights
+from runtime.hardware import to_device
 from runtime.model_facts import ModelSource
 from runtime.pool_limits import PoolLimits
 from runtime.sampler import sample
@@ -25,15 +28,7 @@ from runtime.sampler import sample
 # float32), so batches are padded to one of these numbers.
 _ROW_BUCKETS = (1, 2, 4, 8, 12, 16, *range(32, 128, 16), *range(128, 1024, 32))
 
-
-@dataclass(frozen=True, slots=True)
-class PreparedBatch:
-    """A batch as tensors: [M] tokens and positions, padded; [S] tokens whose logits are wanted."""
-
-    token_ids: Tensor
-    positions: Tensor
-    sampled: Tensor
-    plan: AttentionPlan
+Sample = Callable[[Tensor, SamplePlan], tuple[SampledToken, ...]]
 
 
 def build_torch_executor(
@@ -60,29 +55,32 @@ def build_torch_executor(
 class TorchExecutor:
     """Implements runtime.batch.Executor with torch."""
 
-    def __init__(self, model: Decoder, attention: PagedAttention, *, device: torch.device) -> None:
-        self._model = model
-        self._attention = attention
-        self._device = device
+    def __init__(
+        self,
+        model: Decoder,
+        attention: AttentionBackend[PlanT],
+        *,
+        device: torch.device,
+        graphs: DecodeGraphs | None = None,
+        sample: Sample = sample,
+    ) -> None:
+        self._pages: PageStore = attention
+        self._compute: Callable[[ScheduledBatch], Tensor | None]
+        self._compute = EagerStep(model, attention, device=device).logits
+        self._graphs = graphs
+        self._sample = sample
         self._logits: Tensor | None = None
 
     @torch.inference_mode()
     def forward(self, batch: ScheduledBatch) -> None:
-        self._attention.copy_slots(batch.copies)
+        self._pages.copy_slots(batch.copies)
         self._logits = None
         if not batch.rows:
             return
-        prepared = self._prepare(batch)
-        hidden = self._model.forward(
-            prepared.token_ids,
-            prepared.positions,
-            attention=self._attention,
-            plan=prepared.plan,
-        )
-        num_sampled = prepared.sampled.shape[0]
-        if num_sampled:
-            padded = _pad(prepared.sampled)
-            self._logits = self._model.logits(hidden[padded])[:num_sampled]
+        if self._graphs is not None:
+            self._logits = self._graphs.run(batch)
+        if self._logits is None:
+            self._logits = self._compute(batch)
 
     @torch.inference_mode()
     def sample(self, plan: SamplePlan) -> tuple[SampledToken, ...]:
@@ -90,32 +88,48 @@ class TorchExecutor:
             return ()
         assert self._logits is not None, "sample() follows a forward() that wanted logits"
         assert self._logits.shape[0] == len(plan.rows), "one plan row a wanted logits row"
-        return sample(self._logits, plan)
+        return self._sample(self._logits, plan)
 
     @property
     def num_layers(self) -> int:
-        return self._attention.num_layers
+        return self._pages.num_layers
 
     def read_pages(self, layer: int, pages: npt.NDArray[np.int32]) -> tuple[Tensor, Tensor]:
         """Keys and values of whole pages, [P, page_size, G, d] float32 each."""
-        return self._attention.read_pages(layer, torch.from_numpy(pages).long())
+        return self._pages.read_pages(layer, torch.from_numpy(pages).long())
 
-    def _prepare(self, batch: ScheduledBatch) -> PreparedBatch:
+
+class EagerStep(Generic[PlanT]):
+    """One forward of any batch, operation by operation."""
+
+    def __init__(
+        self, model: Decoder, attention: AttentionBackend[PlanT], *, device: torch.device
+    ) -> None:
+        self._model = model
+        self._attention = attention
+        self._device = device
+
+    def logits(self, batch: ScheduledBatch) -> Tensor | None:
+        """The wanted ones, [S, V]; None where none are wanted."""
         token_ids = [token_id for row in batch.rows for token_id in row.token_ids]
         positions = [
             position
             for row in batch.rows
             for position in range(row.start, row.start + len(row.token_ids))
         ]
-        return PreparedBatch(
-            token_ids=_pad(self._tensor(token_ids)),
-            positions=_pad(self._tensor(positions)),
-            sampled=self._tensor(list(_sampled_indices(batch))),
+        hidden = self._model.forward(
+            _pad(self._tensor(token_ids)),
+            _pad(self._tensor(positions)),
+            attention=self._attention,
             plan=self._attention.plan(batch),
         )
+        sampled = list(_sampled_indices(batch))
+        if not sampled:
+            return None
+        return self._model.logits(hidden[_pad(self._tensor(sampled))])[: len(sampled)]
 
     def _tensor(self, values: list[int]) -> Tensor:
-        return torch.tensor(values, dtype=torch.long, device=self._device)
+        return to_device(np.array(values, dtype=np.int64), self._device)
 
 
 def _sampled_indices(batch: ScheduledBatch) -> Iterator[int]:

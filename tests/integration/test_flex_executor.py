@@ -1,0 +1,119 @@
+"""The executor for GPUs, on the CPU with recordings that only call: the tokens and logits of the
+plain executor, for every architecture."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch import Tensor
+
+from runtime.batch import SampledToken
+from runtime.decoder_weights import load_decoder_weights
+from runtime.flex_attention import Attend, attend_pages
+from runtime.flex_executor import build_flex_executor
+from runtime.model_facts import ModelSource
+from runtime.model_source import open_model
+from runtime.pool_limits import PoolLimits
+from runtime.torch_executor import TorchExecutor, build_torch_executor
+from tests.greedy_driver import drive_greedily
+from tests.page_lists import attend_listed_pages
+from tests.tiny_architectures import CASES, VOCAB_SIZE, Case, make_model, save_folder
+
+NUM_TOKENS = 12
+PROMPTS = [
+    [(37 * i + i * i // 3 + 5 + 11 * number) % (VOCAB_SIZE - 3) + 3 for i in range(length)]
+    for number, length in enumerate((75, 130, 7))
+]
+CPU = torch.device("cpu")
+MAX_ERROR = 1e-3
+
+
+@dataclass
+class CountedCapture:
+    """A recording that only calls the function; counts replays."""
+
+    num_replays: int = 0
+
+    def __call__(self, function: Callable[[], Tensor]) -> Callable[[], Tensor]:
+        def replay() -> Tensor:
+            self.num_replays += 1
+            return function()
+
+        return replay
+
+
+@pytest.fixture(scope="module", params=[pytest.param(case, id=case.name) for case in CASES])
+def case(request: pytest.FixtureRequest) -> Case:
+    assert isinstance(request.param, Case)
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def source(case: Case, tmp_path_factory: pytest.TempPathFactory) -> ModelSource:
+    return open_model(save_folder(make_model(case), tmp_path_factory.mktemp("model")))
+
+
+def limits(case: Case) -> PoolLimits:
+    return PoolLimits(num_pages=48, page_size=16, max_model_len=case.max_model_len)
+
+
+def plain(source: ModelSource, case: Case) -> TorchExecutor:
+    spec = source.spec.for_context(case.max_model_len)
+    return build_torch_executor(source, spec, limits(case), dtype=torch.float32, device=CPU)
+
+
+def flex(
+    source: ModelSource, case: Case, capture: CountedCapture | None, attend: Attend
+) -> TorchExecutor:
+    weights = load_decoder_weights(source, dtype=torch.float32, device=CPU)
+    return build_flex_executor(
+        source.spec.for_context(case.max_model_len),
+        weights,
+        limits(case),
+        dtype=torch.float32,
+        device=CPU,
+        attend=attend,
+        capture=capture,
+    )
+
+
+def assert_same(
+    found: Sequence[Sequence[SampledToken]], expected: Sequence[Sequence[SampledToken]]
+) -> None:
+    for row, expected_row in zip(found, expected, strict=True):
+        assert [token.token_id for token in row] == [token.token_id for token in expected_row]
+        for token, other in zip(row, expected_row, strict=True):
+            assert token.logprob is not None
+            assert other.logprob is not None
+            assert abs(token.logprob.logprob - other.logprob.logprob) < MAX_ERROR
+
+
+@pytest.mark.parametrize("chunk_len", [23, 200])
+def test_tokens_and_logits_are_those_of_the_plain_executor(
+    case: Case, source: ModelSource, chunk_len: int
+) -> None:
+    expected = drive_greedily(
+        plain(source, case), PROMPTS, num_tokens=NUM_TOKENS, chunk_len=chunk_len
+    )
+    capture = CountedCapture()
+    executor = flex(source, case, capture, attend_listed_pages)
+    found = drive_greedily(executor, PROMPTS, num_tokens=NUM_TOKENS, chunk_len=chunk_len)
+    assert_same(found, expected)
+    if source.spec.experts is None:
+        assert capture.num_replays >= NUM_TOKENS - 1
+    else:
+        assert capture.num_replays == 0
+
+
+@pytest.mark.timeout(180)  # FlexAttention traces every shape
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile:UserWarning")
+@pytest.mark.parametrize("name", ["gemma3", "qwen2"])
+def test_flex_attention_itself_gives_the_same(
+    name: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    case = next(case for case in CASES if case.name == name)
+    source = open_model(save_folder(make_model(case), tmp_path_factory.mktemp("model")))
+    expected = drive_greedily(plain(source, case), PROMPTS, num_tokens=4, chunk_len=100)
+    executor = flex(source, case, CountedCapture(), attend_pages)
+    assert_same(drive_greedily(executor, PROMPTS, num_tokens=4, chunk_len=100), expected)
