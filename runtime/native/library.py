@@ -122,6 +122,9 @@ class Choice(ctypes.Structure):
         ("mask", c_void_p),
         ("temperature", c_float),
         ("key", c_int32 * 2),
+        ("top_k", c_int32),
+        ("top_p", c_float),
+        ("min_p", c_float),
     ]
 
 

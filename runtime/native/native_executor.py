@@ -1,7 +1,7 @@
 """Implements runtime.batch.Executor with the native step.
 
-Rows that take the best token, or draw one of all, are chosen in C++ too; the others go through
-runtime/sampler.py, the reference, as all rows of the torch executor do.
+Where no score is changed and no probability is wanted the token is chosen in C++ too; other rows go
+through runtime/sampler.py, the reference, as all rows of the torch executor do.
 """
 
 import math
@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from runtime.batch import SampledToken, SamplePlan, SampleRow, ScheduledBatch
-from runtime.candidates import has_filter
 from runtime.logit_edits import has_penalty
 from runtime.native.library import Choice
 from runtime.native.native_decoder import NativeDecoder
@@ -74,7 +73,7 @@ class NativeExecutor:
 
 
 def is_simple(row: SampleRow) -> bool:
-    """Whether the row's token is the best, or one drawn from all, of what its mask, or else its
+    """Whether the row's token is the best one, or one drawn, of what its mask, or else its
     `forbid_ids`, leaves: no score is changed and no probability is wanted."""
     sampling = row.sampling
     return (
@@ -82,7 +81,6 @@ def is_simple(row: SampleRow) -> bool:
         and sampling.num_logprobs is None
         and not (row.forbid_ids and row.mask is not None)
         and not has_penalty(row)
-        and (sampling.temperature < MIN_TEMPERATURE or not has_filter(sampling))
     )
 
 
@@ -93,5 +91,7 @@ def _choice(row: SampleRow, plan: SamplePlan) -> Choice:
         choice.mask = plan.masks[row.mask].ctypes.data
     if row.sampling.temperature >= MIN_TEMPERATURE:
         choice.temperature = row.sampling.temperature
+        choice.top_k, choice.top_p = row.sampling.top_k, row.sampling.top_p
+        choice.min_p = row.sampling.min_p
         choice.key[:] = noise_key(row.sampling.seed, row.choice, row.position)
     return choice

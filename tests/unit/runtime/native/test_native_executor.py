@@ -17,6 +17,7 @@ from runtime.batch import (
     ScheduledBatch,
     ScheduledRow,
 )
+from runtime.candidates import has_filter
 from runtime.messages import Sampling
 from runtime.model_source import open_model
 from runtime.native import native_executor
@@ -87,6 +88,23 @@ SIMPLE: dict[str, dict[str, Any]] = {
     "drawn but": {"temperature": 0.7, "forbid_ids": (0, 1)},
     "drawn of a mask": {"temperature": 2.0, "mask": 2},
     "drawn of nothing": {"temperature": 1.0, "mask": EMPTY_MASK},
+    "top_k": {"temperature": 1.0, "top_k": 4},
+    "top_k of one": {"temperature": 1.0, "top_k": 1},
+    "top_k of all": {"temperature": 1.5, "top_k": VOCAB_SIZE},
+    "top_p": {"temperature": 1.0, "top_p": 0.5},
+    "top_p of nearly all": {"temperature": 5.0, "top_p": 0.999},
+    "min_p": {"temperature": 1.0, "min_p": 0.2},
+    "all filters of a mask": {
+        "temperature": 2.0,
+        "top_k": 20,
+        "top_p": 0.8,
+        "min_p": 0.05,
+        "mask": 0,
+    },
+    "top_p but": {"temperature": 0.8, "top_p": 0.9, "forbid_ids": (4, 8)},
+    "top_k of nothing": {"temperature": 1.0, "top_k": 3, "mask": EMPTY_MASK},
+    "top_p of nothing": {"temperature": 1.0, "top_p": 0.9, "mask": EMPTY_MASK},
+    "min_p of nothing": {"temperature": 1.0, "min_p": 0.9, "mask": EMPTY_MASK},
 }
 OTHER: dict[str, dict[str, Any]] = {
     "with probabilities": {"temperature": 0.0, "num_logprobs": 3},
@@ -94,9 +112,6 @@ OTHER: dict[str, dict[str, Any]] = {
     "repetition": {"temperature": 0.0, "repetition_penalty": 1.5, "prompt_ids": (3, 4)},
     "frequency": {"temperature": 0.0, "frequency_penalty": 1.0, "output_ids": (3, 3, 9)},
     "presence": {"temperature": 1.0, "presence_penalty": 1.0, "output_ids": (3, 3, 9)},
-    "top_k": {"temperature": 1.0, "top_k": 4},
-    "top_p": {"temperature": 1.0, "top_p": 0.5},
-    "min_p": {"temperature": 1.0, "min_p": 0.2},
     "mask and forbidden": {"temperature": 0.0, "mask": 0, "forbid_ids": (2, 60)},
     "empty mask and forbidden": {"temperature": 0.0, "mask": EMPTY_MASK, "forbid_ids": (2,)},
 }
@@ -110,15 +125,17 @@ def masks_of(rng: np.random.Generator) -> Any:
 
 
 def random_case(seed: int, kinds: list[str]) -> tuple[torch.Tensor, SamplePlan]:
-    """Rows of random kinds; some scores are equal."""
+    """Rows of random kinds. Some scores are equal, but where a filter would have to choose."""
     rng = np.random.default_rng(seed)
     num_rows = int(rng.integers(1, 9))
     logits = torch.from_numpy(rng.standard_normal((num_rows, VOCAB_SIZE)).astype(np.float32) * 2)
-    logits[::2] = logits[::2].round()
     rows = tuple(
         row(**KINDS[str(kind)], seed=int(rng.integers(2**40)), position=index)
         for index, kind in enumerate(rng.choice(kinds, num_rows))
     )
+    for scores, one in zip(logits, rows, strict=True):
+        if not has_filter(one.sampling):
+            scores.round_()
     return logits, SamplePlan(rows, masks_of(rng))
 
 

@@ -182,7 +182,7 @@ def test_what_is_minus_infinity_or_no_number_is_never_chosen(
         scores = np.full((2, vocab_size), excluded)
         scores[1, vocab_size - 1] = -1e30
         for temperature in (0.0, 0.5):
-            one = c.Choice(temperature=temperature)
+            one = c.Choice(temperature=temperature, top_p=1.0)
             (_, nothing), (token, _) = choose(library, scores, [one, one])
             assert (nothing, token) == (-math.inf, vocab_size - 1)
 
@@ -215,7 +215,7 @@ def test_a_drawn_token_is_the_references(
     allowed = rng.random(vocab_size) < data.draw(st.sampled_from((0.1, 0.5, 1.0)))
     mask = mask_of(allowed)
     key = noise_key(data.draw(st.integers(0, 2**63 - 1)), 1, data.draw(st.integers(0, 9)))
-    choice = c.Choice(mask=mask.ctypes.data, temperature=temperature, key=key)
+    choice = c.Choice(mask=mask.ctypes.data, temperature=temperature, key=key, top_p=1.0)
     ((token, score),) = choose(built_library(instruction_set), scores, [choice])
     noise = gumbel_noise(
         torch.tensor([key], dtype=torch.int32), torch.arange(vocab_size, dtype=torch.int32)
