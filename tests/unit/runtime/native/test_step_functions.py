@@ -11,6 +11,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from runtime.candidates import pick_candidates
+from runtime.messages import Sampling
 from runtime.native import library as c
 from runtime.native.blocks import Blocks
 from runtime.native.instruction_sets import InstructionSet
@@ -228,6 +230,45 @@ def test_a_drawn_token_is_the_references(
         best = float(noisy.max())
         assert score == pytest.approx(best, rel=2e-6, abs=2e-6)
         assert float(noisy[token]) == pytest.approx(best, rel=4e-6, abs=4e-6)
+
+
+FILTERS = st.fixed_dictionaries(
+    {
+        "top_k": st.sampled_from((0, 1, 3, 40, 10_000)),
+        "top_p": st.sampled_from((1e-6, 0.3, 0.9, 0.999, 1.0)),
+        "min_p": st.sampled_from((0.0, 1e-6, 0.1, 1.0)),
+    }
+)
+
+
+@every_set
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(data=st.data(), filters=FILTERS, temperature=st.sampled_from((0.1, 1.0, 7.5)))
+def test_a_filtered_token_is_the_references(
+    instruction_set: InstructionSet,
+    data: st.DataObject,
+    filters: dict[str, Any],
+    temperature: float,
+) -> None:
+    """Wide and flat distributions too, whose nucleus is found far below the best score."""
+    vocab_size = data.draw(st.sampled_from((1, 15, 100, 3000)))
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**31)))
+    width = data.draw(st.sampled_from((0.5, 3.0, 12.0)))
+    scores = (width * rng.standard_normal((1, vocab_size))).astype(np.float32)
+    allowed = rng.random(vocab_size) < data.draw(st.sampled_from((0.1, 1.0)))
+    allowed[rng.integers(vocab_size)] = True
+    mask = mask_of(allowed)
+    keys = [noise_key(seed, 0, 0) for seed in range(20)]
+    choices = [
+        c.Choice(mask=mask.ctypes.data, temperature=temperature, key=key, **filters) for key in keys
+    ]
+    repeated = np.repeat(scores, len(keys), axis=0)
+    found = [token for token, _ in choose(built_library(instruction_set), repeated, choices)]
+    masked = torch.from_numpy(np.where(allowed, scores[0], NOTHING))
+    sampling = Sampling(max_tokens=1, temperature=temperature, **filters)
+    kept, token_ids = pick_candidates(masked / temperature, sampling)
+    noise = gumbel_noise(torch.tensor(keys, dtype=torch.int32), token_ids.int())
+    assert found == token_ids[(kept + noise).argmax(-1)].tolist()
 
 
 class Pages:
