@@ -66,6 +66,8 @@ def serve(settings: Settings) -> int:
             return _run(assemble(settings), listener)
     except (StartError, FetchError, RuntimePackageError, SetupError) as error:
         return _complain(str(error))
+    except KeyboardInterrupt:  # before there is a server, such as in a long download
+        return 128 + signal.SIGINT
 
 
 def bind(host: str, port: int) -> socket.socket:

@@ -20,8 +20,8 @@ class FakeHub:
 
     `gets` has path and Range of every file asked for; `requests` every request's method and path.
     `refusal` answers all requests with a status and a code. Of the file `troubled`, a GET sends
-    only `sends` bytes; then the connection is cut or, while `holds`, nothing more comes. Its size
-    is announced as `announced`, its tag as `tag`.
+    only `sends` bytes; then the connection is cut or, where there is `holds`, `is_held` is set and
+    nothing more comes until `holds` is. Its size is announced as `announced`, its tag as `tag`.
     """
 
     repo: str
@@ -33,6 +33,7 @@ class FakeHub:
     troubled: str | None = None
     sends: int | None = None
     holds: threading.Event | None = None
+    is_held: threading.Event = field(default_factory=threading.Event)
     announced: int | None = None
     tag: str | None = None
     gets: list[tuple[str, str | None]] = field(default_factory=list)
@@ -144,6 +145,7 @@ class _Handler(BaseHTTPRequestHandler):
             hub.sends = None
             self.close_connection = True
             if hub.holds is not None:
+                hub.is_held.set()
                 hub.holds.wait(_HOLD_S)
 
     def _json(self, document: Any) -> None:

@@ -2,7 +2,9 @@
 names the file, whichever process finds out; no traceback."""
 
 import json
+import signal
 import struct
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import gguf
 import pytest
 from safetensors.torch import load_file
 
-from tests.e2e.server_process import serving
+from tests.e2e.server_process import ServerProcess, serving
 from tests.e2e.test_start_errors import EXIT_FAILED, Start, start
 from tests.fake_hub import FakeHub, serving_hub
 from tests.tiny_gguf import TOKENS, VOCAB, write_tiny_gguf
@@ -156,3 +158,23 @@ def test_a_hub_model_is_fetched_once_and_served_under_its_name(
             assert target.model == "org/tiny"
         assert sorted(name for name, _ in hub.gets) == sorted(files)
         assert any("fetching model.safetensors" in line for line in server.stderr)
+
+
+def test_a_download_that_is_interrupted_by_hand_ends_without_a_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write_tiny_model(tmp_path / "tiny")
+    files = {file.name: file.read_bytes() for file in folder.iterdir()}
+    hub = FakeHub("org/tiny", files, troubled="model.safetensors", sends=1000)
+    hub.holds = threading.Event()
+    with serving_hub(hub):
+        monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
+        monkeypatch.setenv("HF_ENDPOINT", hub.url)
+        server = ServerProcess("--port", "0", "--model", "org/tiny")
+        try:
+            assert hub.is_held.wait(60)
+            server.signal(signal.SIGINT)
+            assert server.wait() == 128 + signal.SIGINT
+        finally:
+            server.stop()
+        assert "Traceback" not in server.output()
