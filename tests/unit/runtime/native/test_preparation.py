@@ -176,11 +176,25 @@ def test_the_outcome_is_the_exit_code(code: int | None, outcome: bool | None) ->
     assert Preparation(process).outcome() is outcome  # type: ignore[arg-type]
 
 
-@needs_compiler
-@pytest.mark.timeout(180)  # an interpreter that imports torch at idle priority
-@pytest.mark.usefixtures("built")
-def test_a_started_child_prepares_the_model(model: str) -> None:
-    started = Preparation.start(model)
-    assert started._process.wait() == 0
-    assert started.outcome() is True
-    assert packed_path(open_model(model)).exists()
+@pytest.mark.parametrize("exit_code", [0, 1])
+def test_a_started_child_is_told_the_model_and_its_parent(
+    exit_code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A script in place of the interpreter: torch takes minutes to import at idle priority beside
+    busy processes."""
+    script = tmp_path / "python"
+    script.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {tmp_path}/said\nexit {exit_code}\n')
+    script.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(script))
+    started = Preparation.start("-a model")
+    started._process.wait()
+    assert started.outcome() is (exit_code == 0)
+    first, second, module, *arguments = (tmp_path / "said").read_text().splitlines()
+    assert (first, second, module) == ("-P", "-m", "runtime.native.preparation")
+    prepared: list[str] = []
+    monkeypatch.setattr(preparation, "prepare", prepared.append)
+    monkeypatch.setattr(preparation, "die_with_parent", lambda: None)
+    monkeypatch.setattr(preparation, "_become_idle", lambda: None)
+    monkeypatch.setattr(os, "getppid", os.getpid)
+    assert main(arguments) == 0
+    assert prepared == ["-a model"]
