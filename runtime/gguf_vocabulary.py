@@ -19,6 +19,7 @@ from runtime.sentencepiece_vocabulary import (
     SentencePieces,
     sentencepiece_document,
 )
+from runtime.tokenizer_cache import cached_tokenizer_json
 
 _JsonObject = dict[str, Any]
 _Metadata = Mapping[str, MetadataValue]
@@ -28,14 +29,17 @@ def build_tokenizer_json(metadata: _Metadata) -> str:
     """Raises: ModelError that names a vocabulary kind which is not implemented."""
     kind = metadata.get("tokenizer.ggml.model")
     if kind == "gpt2":
-        document = _byte_level_document(metadata)
-    elif kind == "llama":
-        document = sentencepiece_document(_sentence_pieces(metadata))
-    else:
-        raise ModelError(
-            f"the vocabulary kind {kind!r} is not supported (only byte-level BPE, 'gpt2', and"
-            " SentencePiece BPE, 'llama')"
-        )
+        return _to_json(_byte_level_document(metadata))
+    if kind == "llama":
+        pieces = _sentence_pieces(metadata)
+        return cached_tokenizer_json(pieces, lambda: _to_json(sentencepiece_document(pieces)))
+    raise ModelError(
+        f"the vocabulary kind {kind!r} is not supported (only byte-level BPE, 'gpt2', and"
+        " SentencePiece BPE, 'llama')"
+    )
+
+
+def _to_json(document: _JsonObject) -> str:
     return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
 
 
