@@ -65,8 +65,8 @@ class Scheduler:
         self._running: list[Sequence] = []
         self._output_lens = OutputLengths()
         self._forecast = GrowthForecast(self._output_lens, page_size=limits.page_size)
-        # Who lacked memory last, and how many pages there were: asked again when there are more.
-        self._refused: tuple[Sequence, int] | None = None
+        # Who lacked memory last, beside how many, and how many pages there were.
+        self._refused: tuple[Sequence, int, int] | None = None
         # What held up the whole queue last, and who had joined by then.
         self._held: tuple[QueueReason, int] | None = None
         self._following = PrefixFollowing(cache, page_size=limits.page_size)
@@ -225,7 +225,7 @@ class Scheduler:
         start_ns = self._clock()
         lease = self._acquire(sequence)
         if lease is None and self._running:
-            self._refused = sequence, self._cache.num_available()
+            self._refused = sequence, len(self._running), self._cache.num_available()
             return QueueReason.MEMORY
         if lease is None:
             draft.unfit.append(sequence)
@@ -247,11 +247,13 @@ class Scheduler:
         return None
 
     def _is_refused(self, sequence: Sequence) -> bool:
-        """Whether this one lacked memory last, and there has been no more of it since."""
+        """Whether this one lacked memory last, and nothing has ended or been freed since."""
         refused, self._refused = self._refused, None
-        if refused is None or refused[0] is not sequence or not self._running:
+        if refused is None or not self._running:
             return False
-        if self._cache.num_available() > refused[1]:
+        last, num_running, num_available = refused
+        has_more = len(self._running) < num_running or self._cache.num_available() > num_available
+        if last is not sequence or has_more:
             return False
         self._refused = refused
         return True

@@ -136,10 +136,20 @@ def test_what_running_answers_will_need_is_not_given_away() -> None:
     sampling = Sampling(max_tokens=64)
     for key in range(2):
         bench.scheduler.add(make_sequence([key] * 48, key=key, sampling=sampling))
-    late = bench.add(10, key=2)
+    bench.add(10, key=2)
     assert shares(bench.step()) == [(2, 10), (0, 48)]
-    bench.scheduler.end(late)
-    assert shares(bench.step()) == [(0, 1)]
+    assert shares(bench.step()) == [(2, 1), (0, 1)]
+
+
+def test_who_lacked_memory_is_asked_again_when_another_has_ended() -> None:
+    bench = Bench(num_pages=8, budget=200)
+    first = bench.add(60, key=0)
+    bench.step()
+    late = bench.add(100, key=1)
+    bench.step()
+    assert late.phases.queue_reason is QueueReason.MEMORY
+    bench.scheduler.end(first)
+    assert shares(bench.step()) == [(1, 100)]
 
 
 def test_a_request_that_does_not_fit_now_is_not_overtaken() -> None:
