@@ -7,12 +7,12 @@ import torch
 
 from runtime import decoder_weights
 from runtime.decoder_spec import DecoderSpec, LayerSpec, RotarySpec
+from runtime.decoder_weights import check_tensors, load_decoder_weights
 from runtime.errors import ModelError
 from runtime.model_source import open_model
 from runtime.models.weight_names import GGUF_NAMING, map_weights
 from runtime.weight_map import MatrixPart, VectorPart
 from runtime.weight_parts import read_part, read_vector, undo_rotary_interleave
-from runtime.decoder_weights import check_tensors, load_decoder_weights
 from tests.tiny_model import write_tiny_model
 
 CPU = torch.device("cpu")

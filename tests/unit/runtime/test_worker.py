@@ -3,7 +3,8 @@
 import os
 import signal
 
-from runtime.worker import StopSwitch, is_orphan, main
+from runtime.orphans import is_orphan
+from runtime.worker import StopSwitch, main
 from runtime.worker_options import EXIT_BAD_ARGUMENT
 
 
