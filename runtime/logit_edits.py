@@ -1,4 +1,5 @@
 """What is done to the logits of a row before a token is chosen: penalties, bias, exclusions.
+runtime/device_edits.py does the same to all rows at once.
 
 The order is fixed: penalties, bias, `forbid_ids`, mask. The mask has the last word: a bias never
 brings an excluded token back, and `forbid_ids` give way where they and the mask leave nothing.
@@ -43,7 +44,7 @@ def _edit_row(scores: Tensor, row: SampleRow, masks: npt.NDArray[np.int32] | Non
     if row.mask is not None:
         assert masks is not None, "a constrained row needs the masks it points into"
         mask = masks[row.mask]
-    if row.forbid_ids and not _leaves_nothing(row.forbid_ids, mask):
+    if row.forbid_ids and not leaves_nothing(row.forbid_ids, mask):
         scores[_indices(row.forbid_ids, scores)] = _EXCLUDED
     if mask is not None:
         scores.masked_fill_(~_allowed(mask, scores), _EXCLUDED)
@@ -70,7 +71,7 @@ def _penalize(scores: Tensor, row: SampleRow) -> None:
         scores[torch.from_numpy(ids).to(scores.device)] -= penalty.to(scores)
 
 
-def _leaves_nothing(forbid_ids: tuple[int, ...], mask: npt.NDArray[np.int32] | None) -> bool:
+def leaves_nothing(forbid_ids: tuple[int, ...], mask: npt.NDArray[np.int32] | None) -> bool:
     """Whether every token that the mask allows is forbidden. Never so without a mask."""
     if mask is None:
         return False

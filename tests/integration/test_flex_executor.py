@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from runtime.batch import SampledToken
+from runtime.batch import PageId, RowKey, SampledToken, ScheduledBatch, ScheduledRow
 from runtime.decoder_weights import load_decoder_weights
 from runtime.flex_attention import Attend, attend_pages
 from runtime.flex_executor import build_flex_executor
@@ -17,6 +17,7 @@ from runtime.model_source import open_model
 from runtime.pool_limits import PoolLimits
 from runtime.torch_executor import TorchExecutor, build_torch_executor
 from tests.greedy_driver import drive_greedily
+from tests.no_reads import NoReads
 from tests.page_lists import attend_listed_pages
 from tests.tiny_architectures import CASES, VOCAB_SIZE, Case, make_model, save_folder
 
@@ -104,6 +105,19 @@ def test_tokens_and_logits_are_those_of_the_plain_executor(
         assert capture.num_replays >= NUM_TOKENS - 1
     else:
         assert capture.num_replays == 0
+
+
+def test_no_forward_waits_for_the_device(case: Case, source: ModelSource) -> None:
+    if source.spec.experts is not None:
+        pytest.skip("which experts run is read from the device in every layer that has them")
+    executor = flex(source, case, CountedCapture(), attend_listed_pages)
+    decode = [
+        ScheduledRow(RowKey(number), (5,), number, (PageId(number),), (0,)) for number in range(3)
+    ]
+    prompt = ScheduledRow(RowKey(9), tuple(PROMPTS[0]), 0, tuple(map(PageId, range(9, 15))), (74,))
+    with NoReads():
+        executor.forward(ScheduledBatch(0, tuple(decode)))
+        executor.forward(ScheduledBatch(1, (*decode, prompt)))
 
 
 @pytest.mark.timeout(180)  # FlexAttention traces every shape
