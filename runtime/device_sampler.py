@@ -89,7 +89,7 @@ class Filters:
             tensors[handle][:, None] for handle in (self._limits, self._masses, self._distances)
         )
         places = torch.arange(self._num_candidates, device=scores.device)
-        kept = places <= limits
+        kept = places < limits
         total = torch.logsumexp(best.masked_fill(~kept, -math.inf), dim=-1, keepdim=True)
         before = (best - total).exp_().cumsum_(-1).roll(1, dims=-1)  # mass of the better ones
         kept &= (before < masses) | (places == 0)
