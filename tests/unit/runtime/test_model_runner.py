@@ -234,7 +234,7 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(make_cache(tmp_path / "cache")))
 
 
-@pytest.mark.timeout(120)  # builds the library
+@pytest.mark.timeout(300)  # builds the library
 @pytest.mark.usefixtures("built")
 def test_auto_is_the_native_step(gguf_path: Path, expected: list[torch.Tensor]) -> None:
     loaded = load(gguf_path, dtype="auto")
@@ -248,7 +248,7 @@ def test_auto_is_the_native_step(gguf_path: Path, expected: list[torch.Tensor]) 
     assert loaded.num_pages == load(gguf_path, dtype="bfloat16").num_pages
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 @pytest.mark.usefixtures("built")
 def test_a_model_that_the_native_step_cannot_run_runs_with_torch(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -264,7 +264,7 @@ def test_a_model_that_the_native_step_cannot_run_runs_with_torch(
         load(path, dtype="int8")
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 @pytest.mark.usefixtures("built")
 def test_pages_that_are_no_whole_blocks_are_for_torch(gguf_path: Path) -> None:
     assert load(gguf_path, dtype="auto", page_size=8).dtype != "int8"

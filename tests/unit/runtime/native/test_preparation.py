@@ -33,7 +33,7 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @needs_compiler
-@pytest.mark.timeout(120)  # builds the library
+@pytest.mark.timeout(300)  # builds the library
 @pytest.mark.usefixtures("built")
 def test_after_it_library_and_weights_are_there(
     model: str, capfd: pytest.CaptureFixture[str]
@@ -45,7 +45,7 @@ def test_after_it_library_and_weights_are_there(
 
 
 @needs_compiler
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 @pytest.mark.usefixtures("built")
 def test_a_model_that_cannot_be_read_is_one_line(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]

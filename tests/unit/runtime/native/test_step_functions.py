@@ -23,7 +23,7 @@ from tests.native_library import HAS_COMPILER, NO_COMPILER, built_library, runna
 
 pytestmark = [
     pytest.mark.skipif(not HAS_COMPILER, reason=NO_COMPILER),
-    pytest.mark.timeout(180),  # the first test builds the libraries
+    pytest.mark.timeout(300),  # building a library takes up to 17 s of a free core
 ]
 every_set = pytest.mark.parametrize(
     "instruction_set", runnable_sets(), ids=lambda one: str(one.name)
