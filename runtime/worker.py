@@ -121,8 +121,8 @@ def _run_loop(
     is_child = options.parent_pid is not None
     signal.signal(SUPERVISOR_SIGNAL if is_child else signal.SIGTERM, switch.on_signal)
     signal.set_wakeup_fd(doorbell.write_fd, warn_on_full_buffer=False)
-    # What is loaded lives as long as the process: collections need not walk it in the midst of a step
-    # (up to 15 ms).
+    # What is loaded lives as long as the process: no collection shall walk it in the midst of a
+    # step (up to 15 ms).
     gc.collect()
     gc.freeze()
     loop.run(switch.is_thrown)
