@@ -210,7 +210,8 @@ class FlexPagedAttention:
         """Of a step whose token i is the only one of row i. positions: [B], page_table: [B, W],
         both int32 on the device; nothing here waits for it."""
         token_index = torch.arange(positions.shape[0], device=self._device)
-        group = self._plan_group(token_index, positions[:, None], page_table)
+        # One layout, that of `plan`, so that one compilation serves both.
+        group = self._plan_group(token_index, positions[:, None].contiguous(), page_table)
         return FlexPlan(groups=(group,), places=token_index)
 
     def run(self, plan: FlexPlan, layer: int, *, q: Tensor, k: Tensor, v: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ from runtime.decode_graphs import Capture, DecodeGraphs, DecodeInputs
 from runtime.decoder import Decoder
 from runtime.decoder_spec import DecoderSpec
 from runtime.decoder_weights import DecoderWeights
+from runtime.device_sampler import sample_on_device
 from runtime.flex_attention import Attend, FlexPagedAttention
 from runtime.pool_limits import PoolLimits
 from runtime.torch_executor import TorchExecutor
@@ -35,10 +36,10 @@ def build_flex_executor(
         attend=attend,
     )
     # Which experts run is asked of the device in the middle of a step, so it cannot be recorded.
-    if capture is None or spec.experts is not None:
-        return TorchExecutor(model, attention, device=device)
-    graphs = _graphs(model, attention, capture, device=device)
-    return TorchExecutor(model, attention, device=device, graphs=graphs)
+    graphs = None
+    if capture is not None and spec.experts is None:
+        graphs = _graphs(model, attention, capture, device=device)
+    return TorchExecutor(model, attention, device=device, graphs=graphs, sample=sample_on_device)
 
 
 def _graphs(

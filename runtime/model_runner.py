@@ -8,6 +8,7 @@ import torch
 from prefix_cache.identity import KvLayout
 from runtime.batch import Executor
 from runtime.config import ResolvedConfig, RuntimeConfig, resolve
+from runtime.cuda_executor import build_cuda_executor
 from runtime.decoder_spec import DecoderSpec
 from runtime.errors import ConfigError
 from runtime.hardware import Hardware, detect_hardware
@@ -122,13 +123,9 @@ def _build_executor(
             cpu_flags=hardware.cpu_flags,
             torch_dtype=getattr(torch, resolved.torch_dtype),
         )
-    return build_torch_executor(
-        source,
-        spec,
-        limits,
-        dtype=getattr(torch, resolved.dtype),
-        device=torch.device(resolved.device),
-    )
+    dtype, device = getattr(torch, resolved.dtype), torch.device(resolved.device)
+    build = build_cuda_executor if resolved.device == "cuda" else build_torch_executor
+    return build(source, spec, limits, dtype=dtype, device=device)
 
 
 def _kv_dtype(resolved: ResolvedConfig) -> torch.dtype:
