@@ -1,17 +1,17 @@
 """All that is CUDA's alone: compiling attention, recording graphs, what the machine must have for
 both. Everything else of the executor for GPUs also runs on the CPU (runtime/flex_executor.py)."""
 
-import importlib.util
 import logging
 import os
-import shutil
 from collections.abc import Callable
+from importlib.util import find_spec
+from shutil import which
 
 import torch
 from torch import Tensor
 
 from runtime.decoder_spec import DecoderSpec
-from runtime.decoder_weights import load_decoder_weights
+from runtime.decoder_weights import DecoderWeights, load_decoder_weights
 from runtime.flex_attention import attend_pages
 from runtime.flex_executor import build_flex_executor
 from runtime.model_facts import ModelSource
@@ -35,17 +35,30 @@ def build_cuda_executor(
     *,
     dtype: torch.dtype,
     device: torch.device,
-    record: bool = True,
 ) -> TorchExecutor:
-    """`record` False: no graphs. Raises: ModelError for weights that cannot be loaded."""
+    """Raises: ModelError for weights that cannot be loaded."""
     obstacle = _find_obstacle(spec, page_size=limits.page_size)
     if obstacle is not None:
         logger.warning("attention is not compiled, which is slower: %s", obstacle)
         return build_torch_executor(source, spec, limits, dtype=dtype, device=device)
+    weights = load_decoder_weights(source, dtype=dtype, device=device)
+    return build_compiled_executor(spec, weights, limits, dtype=dtype, device=device)
+
+
+def build_compiled_executor(
+    spec: DecoderSpec,
+    weights: DecoderWeights,
+    limits: PoolLimits,
+    *,
+    dtype: torch.dtype,
+    device: torch.device,
+    record: bool = True,
+) -> TorchExecutor:
+    """`record` False: no graphs, every step operation by operation."""
     torch._dynamo.config.recompile_limit = _MAX_COMPILATIONS
     return build_flex_executor(
         spec,
-        load_decoder_weights(source, dtype=dtype, device=device),
+        weights,
         limits,
         dtype=dtype,
         device=device,
@@ -81,10 +94,10 @@ class GraphCapture:
 
 def _find_obstacle(spec: DecoderSpec, *, page_size: int) -> str | None:
     """Why attention cannot be compiled for this model on this machine; None = it can."""
-    if importlib.util.find_spec("triton") is None:
+    if find_spec("triton") is None:
         return "triton is not installed; `make setup TORCH=cuda` installs it"
     compilers = (os.environ.get("CC") or "cc", "gcc", "clang")
-    if not any(shutil.which(compiler) for compiler in compilers):
+    if not any(which(compiler) for compiler in compilers):
         return "triton needs a C compiler, and none was found"
     if spec.head_dim < _MIN_TILE or page_size % _MIN_TILE:
         return f"heads of {spec.head_dim} and pages of {page_size} tokens are not for its tiles"

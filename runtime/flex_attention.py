@@ -8,19 +8,22 @@ H and G query and key-value heads, d head size.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.nn.attention.flex_attention import BlockMask, FlexKernelOptions, flex_attention
+from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
 from runtime.batch import PageCopy, ScheduledBatch, ScheduledRow
 from runtime.decoder_spec import DecoderSpec
 from runtime.hardware import IntArray, to_device
 from runtime.kv_pages import KvPages
 from runtime.row_buckets import round_up_to_bucket
+
+if TYPE_CHECKING:
+    from torch.nn.attention.flex_attention import FlexKernelOptions
 
 PREFILL_BLOCK_LEN = 64
 # FlexAttention tiles its queries by 16 at least, and its blocks must be a multiple of a tile.
@@ -143,7 +146,7 @@ def attend_pages(
     return attended
 
 
-def _prefill_options(page_size: int) -> FlexKernelOptions:
+def _prefill_options(page_size: int) -> "FlexKernelOptions":
     """The kernel for few queries splits a row's pages over the processor and takes the heads of a
     group together; prompts go to the other one. A tile of keys lies within a page."""
     return {

@@ -41,16 +41,16 @@ def built(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def pretend(monkeypatch: pytest.MonkeyPatch, *, triton: bool, compiler: bool) -> None:
     monkeypatch.setattr(
-        "runtime.cuda_executor.importlib.util.find_spec", lambda _name: object() if triton else None
+        "runtime.cuda_executor.find_spec", lambda _name: object() if triton else None
     )
     monkeypatch.setattr(
-        "runtime.cuda_executor.shutil.which", lambda name: f"/bin/{name}" if compiler else None
+        "runtime.cuda_executor.which", lambda name: f"/bin/{name}" if compiler else None
     )
 
 
 def build(source: ModelSource, limits: PoolLimits = LIMITS, head_dim: int = 16) -> None:
     spec = replace(source.spec, head_dim=head_dim)
-    build_cuda_executor(source, spec, limits, dtype=torch.float32, device=CPU, record=False)
+    build_cuda_executor(source, spec, limits, dtype=torch.float32, device=CPU)
 
 
 def test_with_triton_and_a_compiler_attention_is_compiled(
