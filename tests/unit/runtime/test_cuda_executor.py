@@ -36,6 +36,8 @@ def built(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             asked.append(name)
 
         monkeypatch.setattr(cuda_executor, name, build)
+    monkeypatch.setattr(cuda_executor, "GraphCapture", lambda: None)
+    monkeypatch.setattr("torch._dynamo.config.recompile_limit", 8)  # set back after the test
     return asked
 
 
