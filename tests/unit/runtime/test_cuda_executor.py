@@ -1,6 +1,7 @@
 """What can be said of the executor for CUDA without a GPU: when it is built, and of what."""
 
 import logging
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ def source(tmp_path: Path) -> ModelSource:
 
 
 @pytest.fixture
-def built(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def built(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """Which builder was asked; nothing is built."""
     asked: list[str] = []
     for name in ("build_flex_executor", "build_torch_executor"):
@@ -37,8 +38,8 @@ def built(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         monkeypatch.setattr(cuda_executor, name, build)
     monkeypatch.setattr(cuda_executor, "GraphCapture", lambda: None)
-    monkeypatch.setattr("torch._dynamo.config.recompile_limit", 8)  # set back after the test
-    return asked
+    with torch._dynamo.config.patch(recompile_limit=8):  # sets it back after the test
+        yield asked
 
 
 def pretend(monkeypatch: pytest.MonkeyPatch, *, triton: bool, compiler: bool) -> None:
