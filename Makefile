@@ -2,7 +2,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup setup-dev model serve test test-models e2e lint types fmt bench lock clean
+.PHONY: help setup setup-dev model serve test test-models test-gpu e2e lint types fmt bench lock clean
 
 PYTHON ?= python3
 # cpu, or cuda on a machine that has a GPU.
@@ -27,6 +27,7 @@ help:
 	@echo "make serve      install what is needed, fetch the model, serve http://127.0.0.1:8000/v1 (HOST, PORT)"
 	@echo "make test       the whole default test suite     make e2e    only the tests on a real server"
 	@echo "make test-models  real files of other architectures (1.4 GB) against transformers"
+	@echo "make test-gpu   the checks on an NVIDIA GPU, with one table of figures"
 	@echo "make lint types what CI checks                   make fmt    format the code"
 	@echo "make bench      speed, also beside another server: ARGS=\"--help\""
 	@echo "make setup      install without serving          make lock   renew the lock files"
@@ -79,6 +80,11 @@ test: setup-dev
 test-models: setup-dev
 	@$(PY) -m tests.fetch_models
 	@$(PY) -m pytest tests/models
+
+# Where there is a GPU, torch's CUDA build is installed; elsewhere the checks say why they are skipped.
+test-gpu:
+	@if [ -e /dev/nvidiactl ]; then $(MAKE) --no-print-directory setup-dev TORCH=cuda; fi
+	@bash .ci/gpu
 
 e2e: setup-dev
 	@$(PY) -m pytest tests/e2e
