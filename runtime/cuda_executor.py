@@ -10,6 +10,7 @@ from shutil import which
 import torch
 from torch import Tensor
 
+from runtime.batch import PageId, RowKey, ScheduledBatch, ScheduledRow
 from runtime.decoder_spec import DecoderSpec
 from runtime.decoder_weights import DecoderWeights, load_decoder_weights
 from runtime.flex_attention import attend_pages
@@ -42,7 +43,9 @@ def build_cuda_executor(
         logger.warning("attention is not compiled, which is slower: %s", obstacle)
         return build_torch_executor(source, spec, limits, dtype=dtype, device=device)
     weights = load_decoder_weights(source, dtype=dtype, device=device)
-    return build_compiled_executor(spec, weights, limits, dtype=dtype, device=device)
+    executor = build_compiled_executor(spec, weights, limits, dtype=dtype, device=device)
+    _warm_up(executor)
+    return executor
 
 
 def build_compiled_executor(
@@ -90,6 +93,16 @@ class GraphCapture:
             return output
 
         return replay
+
+
+def _warm_up(executor: TorchExecutor) -> None:
+    """Compiles before the server is ready what the first request needs: a short prompt, one row
+    that decodes. What that writes into page 0 is overwritten by whom the page is given to."""
+    pages = (PageId(0),)
+    prompt = ScheduledRow(RowKey(0), (0, 0), 0, pages, (1,))
+    decode = ScheduledRow(RowKey(0), (0,), 2, pages, (0,))
+    for number, row in enumerate((prompt, decode)):
+        executor.forward(ScheduledBatch(step=number, rows=(row,)))
 
 
 def _find_obstacle(spec: DecoderSpec, *, page_size: int) -> str | None:

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from runtime import cuda_executor, model_runner
+from runtime.batch import ScheduledBatch
 from runtime.config import RuntimeConfig
 from runtime.cuda_executor import build_cuda_executor
 from runtime.hardware import Hardware
@@ -27,14 +28,30 @@ def source(tmp_path: Path) -> ModelSource:
     return open_model(write_tiny_gguf(tmp_path / "tiny.gguf"))
 
 
+class FakeExecutor:
+    """Keeps what it was given."""
+
+    def __init__(self) -> None:
+        self.batches: list[ScheduledBatch] = []
+
+    def forward(self, batch: ScheduledBatch) -> None:
+        self.batches.append(batch)
+
+
 @pytest.fixture
-def built(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """Which builder was asked; nothing is built."""
+def executor() -> FakeExecutor:
+    return FakeExecutor()
+
+
+@pytest.fixture
+def built(monkeypatch: pytest.MonkeyPatch, executor: FakeExecutor) -> Iterator[list[str]]:
+    """Which builder was asked; each gives the fake."""
     asked: list[str] = []
     for name in ("build_flex_executor", "build_torch_executor"):
 
-        def build(*_args: Any, name: str = name, **_options: Any) -> None:
+        def build(*_args: Any, name: str = name, **_options: Any) -> FakeExecutor:
             asked.append(name)
+            return executor
 
         monkeypatch.setattr(cuda_executor, name, build)
     monkeypatch.setattr(cuda_executor, "GraphCapture", lambda: None)
@@ -62,6 +79,17 @@ def test_with_triton_and_a_compiler_attention_is_compiled(
     pretend(monkeypatch, triton=True, compiler=True)
     build(source)
     assert built == ["build_flex_executor"]
+
+
+@pytest.mark.usefixtures("built")
+def test_a_prompt_and_a_decode_step_are_compiled_before_the_server_is_ready(
+    source: ModelSource, executor: FakeExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pretend(monkeypatch, triton=True, compiler=True)
+    build(source)
+    rows = [row for batch in executor.batches for row in batch.rows]
+    assert [len(row.token_ids) for row in rows] == [2, 1]
+    assert rows[1].start == len(rows[0].token_ids)
 
 
 @pytest.mark.parametrize(
