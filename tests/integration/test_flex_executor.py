@@ -3,19 +3,25 @@ plain executor, for every architecture."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
 
 from runtime.batch import PageId, RowKey, SampledToken, ScheduledBatch, ScheduledRow
+from runtime.config import RuntimeConfig
 from runtime.decoder_weights import load_decoder_weights
 from runtime.flex_attention import Attend, attend_pages
 from runtime.flex_executor import build_flex_executor
+from runtime.messages import Sampling
 from runtime.model_facts import ModelSource
+from runtime.model_runner import load_executor
 from runtime.model_source import open_model
 from runtime.pool_limits import PoolLimits
 from runtime.torch_executor import TorchExecutor, build_torch_executor
+from runtime.worker import engine_info
+from tests.engine_harness import EngineDriver, make_submit
 from tests.greedy_driver import drive_greedily
 from tests.no_reads import NoReads
 from tests.page_lists import attend_listed_pages
@@ -65,13 +71,17 @@ def plain(source: ModelSource, case: Case) -> TorchExecutor:
 
 
 def flex(
-    source: ModelSource, case: Case, capture: CountedCapture | None, attend: Attend
+    source: ModelSource,
+    case: Case,
+    capture: CountedCapture,
+    attend: Attend,
+    room: PoolLimits | None = None,
 ) -> TorchExecutor:
     weights = load_decoder_weights(source, dtype=torch.float32, device=CPU)
     return build_flex_executor(
         source.spec.for_context(case.max_model_len),
         weights,
-        limits(case),
+        room or limits(case),
         dtype=torch.float32,
         device=CPU,
         attend=attend,
@@ -105,6 +115,38 @@ def test_tokens_and_logits_are_those_of_the_plain_executor(
         assert capture.num_replays >= NUM_TOKENS - 1
     else:
         assert capture.num_replays == 0
+
+
+def test_an_engine_over_it_answers_from_cached_and_shared_pages(
+    case: Case, source: ModelSource, tmp_path: Path
+) -> None:
+    config = RuntimeConfig(
+        model=str(tmp_path),
+        dtype="float32",
+        device="cpu",
+        num_threads=1,
+        kv_memory_bytes=2**23,
+        max_model_len=case.max_model_len,
+        max_step_tokens=50,
+    )
+    loaded = load_executor(source, config)
+    room = PoolLimits(loaded.num_pages, loaded.page_size, loaded.max_model_len)
+    executor = flex(source, case, CountedCapture(), attend_listed_pages, room)
+    info = engine_info("engine", source, loaded, config)
+    base = PROMPTS[1][:100]  # ends within a page, which is copied on write
+    prompts = [base, *([*base, 40 + i, *range(50, 50 + 3 * i)] for i in range(4))]
+    sampling = Sampling(max_tokens=NUM_TOKENS, temperature=0.0, ignore_eos=True)
+    answers = []
+    for one in (loaded.executor, executor):
+        engine = EngineDriver(one, info, config=config)
+        engine.ask(make_submit("first", base, sampling=sampling))
+        for number, prompt in enumerate(prompts):
+            engine.submit(make_submit(str(number), prompt, sampling=sampling))
+        engine.run()
+        done = [engine.answer(str(number)) for number in range(len(prompts))]
+        assert all(answer.last.usage and answer.last.usage.cached_tokens > 90 for answer in done)
+        answers.append([answer.token_ids for answer in done])
+    assert answers[0] == answers[1]
 
 
 def test_no_forward_waits_for_the_device(case: Case, source: ModelSource) -> None:
