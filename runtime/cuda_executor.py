@@ -39,13 +39,18 @@ def build_cuda_executor(
 ) -> TorchExecutor:
     """Raises: ModelError for weights that cannot be loaded."""
     obstacle = _find_obstacle(spec, page_size=limits.page_size)
-    if obstacle is not None:
-        logger.warning("attention is not compiled, which is slower: %s", obstacle)
-        return build_torch_executor(source, spec, limits, dtype=dtype, device=device)
-    weights = load_decoder_weights(source, dtype=dtype, device=device)
-    executor = build_compiled_executor(spec, weights, limits, dtype=dtype, device=device)
-    _warm_up(executor)
-    return executor
+    if obstacle is None:
+        weights = load_decoder_weights(source, dtype=dtype, device=device)
+        executor = build_compiled_executor(spec, weights, limits, dtype=dtype, device=device)
+        try:
+            _warm_up(executor)
+        except RuntimeError as error:  # what torch's compiler and CUDA raise
+            obstacle = str(error).strip().partition("\n")[0]
+            del executor, weights
+        else:
+            return executor
+    logger.warning("attention is not compiled, which is slower: %s", obstacle)
+    return build_torch_executor(source, spec, limits, dtype=dtype, device=device)
 
 
 def build_compiled_executor(

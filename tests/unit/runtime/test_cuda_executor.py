@@ -33,8 +33,11 @@ class FakeExecutor:
 
     def __init__(self) -> None:
         self.batches: list[ScheduledBatch] = []
+        self.error: RuntimeError | None = None
 
     def forward(self, batch: ScheduledBatch) -> None:
+        if self.error is not None:
+            raise self.error
         self.batches.append(batch)
 
 
@@ -90,6 +93,22 @@ def test_a_prompt_and_a_decode_step_are_compiled_before_the_server_is_ready(
     rows = [row for batch in executor.batches for row in batch.rows]
     assert [len(row.token_ids) for row in rows] == [2, 1]
     assert rows[1].start == len(rows[0].token_ids)
+
+
+def test_where_compiling_fails_one_line_says_why_and_the_plain_executor_runs(
+    source: ModelSource,
+    built: list[str],
+    executor: FakeExecutor,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    pretend(monkeypatch, triton=True, compiler=True)
+    executor.error = RuntimeError("out of resources: shared memory\nlong\nstory")
+    with caplog.at_level(logging.WARNING, logger="runtime.cuda_executor"):
+        build(source)
+    assert built == ["build_flex_executor", "build_torch_executor"]
+    (line,) = caplog.messages
+    assert line == ("attention is not compiled, which is slower: out of resources: shared memory")
 
 
 @pytest.mark.parametrize(
