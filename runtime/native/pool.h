@@ -16,23 +16,26 @@ using Clock = std::chrono::steady_clock;
 
 class Pool {
   public:
+    // Throws what std::thread throws where the system has no more threads.
     explicit Pool(int num_threads) : num_threads_(num_threads), num_active_(num_threads) {
-        for (int id = 1; id < num_threads; ++id) {
-            threads_.emplace_back([this, id] { serve(id); });
+        try {
+            for (int id = 1; id < num_threads; ++id) {
+                threads_.emplace_back([this, id] { serve(id); });
+            }
+        } catch (...) {
+            stop();
+            throw;
         }
     }
 
-    ~Pool() {
-        job_ = nullptr;
-        begin();
-        for (auto &thread : threads_) thread.join();
-    }
+    ~Pool() { stop(); }
 
     int num_threads() const { return num_threads_; }
     int num_active() const { return num_active_; }
 
     // Runs job(thread id) on all threads, the caller's being number 0, or on the caller's alone;
-    // returns when all are done, with the time that the caller waited for others.
+    // returns when all are done, with the time that the caller waited for others. The job must not
+    // throw: the others would wait for ever.
     Clock::duration run(bool on_all, const std::function<void(int)> &job) {
         waited_ = {};
         num_active_ = on_all ? num_threads_ : 1;
@@ -46,9 +49,11 @@ class Pool {
     // All threads of the running job have come here. Spins: whoever is late is late by
     // microseconds, or was taken off its core, and then giving way is right.
     void barrier(int thread) {
-        if (num_active_ == 1) return;
+        // Read before arriving: once all have arrived the caller may set it for its next run.
+        const int num_active = num_active_;
+        if (num_active == 1) return;
         const unsigned round = round_.load(std::memory_order_relaxed);
-        if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == num_active_) {
+        if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == num_active) {
             arrived_.store(0, std::memory_order_relaxed);
             round_.store(round + 1, std::memory_order_release);
             return;
@@ -82,6 +87,12 @@ class Pool {
 #if defined(__x86_64__)
         __builtin_ia32_pause();
 #endif
+    }
+
+    void stop() {
+        job_ = nullptr;
+        begin();
+        for (auto &thread : threads_) thread.join();
     }
 
     void begin() {

@@ -1,0 +1,1 @@
+"""C++ programs that run parts of the native step under the compiler's sanitizers."""
