@@ -72,13 +72,14 @@ class Buffer {
   public:
     T *at_least(size_t count) {
         if (count > size_) {
+            data_.reset();
+            size_ = 0;
             data_.reset(static_cast<T *>(std::aligned_alloc(64, (count * sizeof(T) + 63) / 64 * 64)));
             if (!data_) throw std::bad_alloc();
             size_ = count;
         }
         return data_.get();
     }
-    T *get() const { return data_.get(); }
 
   private:
     struct Free {
