@@ -5,6 +5,7 @@ knows CUDA's way. Called by the executor.
 Letters: B rows of a bucket, W pages of a page table, V vocabulary.
 """
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -15,6 +16,8 @@ from torch import Tensor
 from runtime.batch import ScheduledBatch
 from runtime.hardware import IntArray, to_device
 from runtime.row_buckets import ROW_BUCKETS, round_up_to_bucket
+
+logger = logging.getLogger(__name__)
 
 _TOKEN, _POSITION, _FIRST_PAGE = 0, 1, 2  # columns of a graph's input
 
@@ -75,11 +78,11 @@ class DecodeGraphs:
             return None
         inputs = self._host_inputs(batch, bucket)
         graph = self._graphs.get(bucket)
-        if graph is None:
-            graph = self._graphs[bucket] = self._record(inputs)
-        else:
+        if graph is not None:
             graph.inputs.copy_(to_device(inputs, self._device), non_blocking=True)
-        return graph.replay()[:num_rows]
+        else:
+            graph = self._try_record(inputs)
+        return None if graph is None else graph.replay()[:num_rows]
 
     def _bucket_for(self, num_rows: int) -> int | None:
         """The smallest bucket, or where no more may be recorded the smallest that is."""
@@ -96,6 +99,20 @@ class DecodeGraphs:
             page_ids = row.page_ids[: self._table_width]
             line[_FIRST_PAGE : _FIRST_PAGE + len(page_ids)] = page_ids
         return inputs
+
+    def _try_record(self, inputs: IntArray) -> DecodeGraph | None:
+        """None where that fails, such as for want of memory; then no other size is tried."""
+        bucket = inputs.shape[0]
+        try:
+            graph = self._graphs[bucket] = self._record(inputs)
+        except RuntimeError as error:
+            reason = str(error).strip().partition("\n")[0]
+            logger.warning(
+                "a step of %d rows cannot be recorded, nor will others be: %s", bucket, reason
+            )
+            self._max_graphs = len(self._graphs)
+            return None
+        return graph
 
     def _record(self, inputs: IntArray) -> DecodeGraph:
         # A copy of its own: a graph reads this memory for as long as it lives.

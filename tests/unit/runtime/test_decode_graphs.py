@@ -20,6 +20,7 @@ class FakeGraphs:
     def __init__(self) -> None:
         self.recorded: list[int] = []
         self.seen: list[list[list[int]]] = []
+        self.is_out_of_memory = False
 
     def compute(self, inputs: DecodeInputs) -> Tensor:
         """Logits of three: token, position, sum of the page table."""
@@ -28,6 +29,8 @@ class FakeGraphs:
         return torch.stack((inputs.token_ids, inputs.positions, table.sum(1)), dim=1).float()
 
     def capture(self, function: Callable[[], Tensor]) -> Callable[[], Tensor]:
+        if self.is_out_of_memory:
+            raise RuntimeError("CUDA out of memory\nmore")
         output = function().clone().zero_()
         self.recorded.append(output.shape[0])
         return lambda: output.copy_(function())
@@ -112,6 +115,23 @@ def test_with_no_recording_left_a_larger_one_is_used_or_none() -> None:
     assert graphs.run(batch(*rows(9))) is not None
     assert graphs.run(batch(*rows(33))) is None
     assert fake.recorded == [8, 32]
+
+
+def test_a_recording_that_fails_is_the_last_that_is_tried(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    fake = FakeGraphs()
+    graphs = fake.make()
+    graphs.run(batch(*rows(2)))
+    fake.is_out_of_memory = True
+    with caplog.at_level("WARNING", logger="runtime.decode_graphs"):
+        assert graphs.run(batch(*rows(7))) is None
+    (line,) = caplog.messages
+    assert line == "a step of 8 rows cannot be recorded, nor will others be: CUDA out of memory"
+    fake.is_out_of_memory = False
+    assert graphs.run(batch(*rows(7))) is None
+    assert graphs.run(batch(*rows(1))) is not None
+    assert fake.recorded == [2]
 
 
 @pytest.mark.parametrize(
