@@ -11,6 +11,10 @@
 
 constexpr int kBlockLen = 32;  // weights that share a scale; ggml's block length
 constexpr int kTileRows = 16;  // outputs side by side in a vector
+// How far ahead weights are asked for. Sixteen rows from memory, in Gop/s on one Zen 5 core, for 4 bits
+// with K = 576 and K = 1,536, and 8 bits with K = 576: 362, 347, 178 without; 545, 571, 491 at 2,048;
+// 587, 614, 580 at 6,144; 582, 603, 585 at 10,240; 600 to 640 from the cache.
+constexpr int kPrefetchBytes = 6144;
 
 // Tile after tile of 16 outputs, block after block: [64 * bits bytes of weights][16 halves d]
 // [16 halves m]. d and m are to be multiplied by `scale`. Of 8-bit weights, each 64 bytes hold four
@@ -52,7 +56,7 @@ RG_INLINE void quantize_block(f32x16 a, f32x16 b, const Quantized &to, int row, 
     store_int8(to.q + at * kBlockLen, low);
     store_int8(to.q + at * kBlockLen + 16, high);
     to.scales[at] = scale;
-    to.sums[at] = scale * reduce_add(to_float(low + high));
+    to.sums[at] = scale * reduce_add(to_float(low) + to_float(high));
 }
 
 template <int BITS>
@@ -76,6 +80,9 @@ RG_INLINE void tile_times_rows(const uint8_t *tile, int num_blocks, const Quanti
     const int8_t *q = x.q;
     const float *scales = x.scales, *sums = x.sums;
     for (int block = 0; block < num_blocks; ++block) {
+        for (int byte = 0; byte < 64 * BITS + 64; byte += 64) {
+            __builtin_prefetch(tile + kPrefetchBytes + byte);
+        }
         u8x64 w[8];
         load_weights<BITS>(tile, w);
         const f32x16 d = load_half(tile + 64 * BITS), m = load_half(tile + 64 * BITS + 32);
