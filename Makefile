@@ -40,10 +40,13 @@ $(VENV)/.created:
 	@$(PYTHON) -m venv $(VENV) || { echo "radixgate: $(PYTHON) cannot make a virtual environment; install its venv module (Debian: python3-venv)" >&2; exit 1; }
 	@touch $@
 
+# torch+cpu, or `torch===`, which leaves out the CPU builds that some registries offer beside it.
 $(VENV)/.runtime-$(TORCH): $(VENV)/.created requirements.lock requirements-torch.lock requirements-cuda.lock pyproject.toml
 	$(call pip_step,the locked dependencies,--no-deps --require-hashes -r requirements.lock)
 ifeq ($(TORCH),cuda)
 	$(call pip_step,the CUDA libraries,--no-deps --require-hashes -r requirements-cuda.lock)
+	@echo "radixgate: installing torch"
+	@$(PY) -m pip install -q --no-input --retries 2 --no-deps "$$(sed -n 's/^torch==/torch===/p' requirements-torch.lock)" >>$(LOG) 2>&1 || true
 endif
 ifeq ($(TORCH),cpu)
 	@echo "radixgate: installing torch"
