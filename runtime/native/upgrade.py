@@ -4,6 +4,8 @@ The exchange happens between two steps: the pages that were written are copied o
 requests and the prefix cache keep what they have.
 """
 
+import contextlib
+import ctypes
 import logging
 from collections.abc import Callable
 from typing import Protocol
@@ -69,4 +71,12 @@ class UpgradingExecutor:
         for layer in range(plain.num_layers):
             native.write_pages(layer, pages, *plain.read_pages(layer, pages))
         self._executor = native
+        del plain  # the last reference: torch's weights and pages go here
+        _return_memory()
         logger.info("the native step is ready: %d pages were taken over", len(pages))
+
+
+def _return_memory() -> None:
+    """What was freed goes back to the system, where the C library has to be told (glibc)."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
