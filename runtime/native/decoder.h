@@ -110,7 +110,8 @@ class Decoder {
         : m_(model), group_size_(model.num_heads / model.num_kv_heads), pool_(num_threads) {
         for (int i = 0; i < num_threads; ++i) {
             scratch_.push_back(std::make_unique<AttentionScratch>());
-            rows_.emplace_back(round_up(std::max(model.hidden_size, model.head_dim * 2), 32));
+            rows_.emplace_back(round_up(model.hidden_size, 32));
+            expert_scores_.emplace_back(model.num_experts);
         }
     }
 
@@ -132,13 +133,6 @@ class Decoder {
         const auto start = Clock::now();
         const auto waited = pool_.run(on_all, [this](int thread) { run(thread); });
         threads_.note(on_all, Clock::now() - start, waited);
-    }
-
-    // [begin, end) of `count` things that is this thread's, in runs of `grain`.
-    std::pair<int, int> share(int count, int thread, int grain = 1) const {
-        const int units = (count + grain - 1) / grain, threads = pool_.num_active();
-        return {std::min(count, units * thread / threads * grain),
-                std::min(count, units * (thread + 1) / threads * grain)};
     }
 
   private:
@@ -187,9 +181,17 @@ class Decoder {
         chosen_experts_.resize(count);
         chosen_weights_.resize(count);
         routed_.resize(m_.num_experts);
+        for (auto &routed : routed_) routed.reserve(num_tokens);
         expert_input_ = expert_input_buffer_.at_least(num_input_blocks(), num_tokens);
     }
 
+    // [begin, end) of `count` things that is this thread's.
+    std::pair<int, int> share(int count, int thread) const {
+        const int threads = pool_.num_active();
+        return {count * thread / threads, count * (thread + 1) / threads};
+    }
+
+    // Takes no memory: a thread that threw would leave the others at a barrier.
     void run(int thread) {
         embed(thread);
         for (int layer = 0; layer < m_.num_layers; ++layer) {
@@ -265,7 +267,7 @@ class Decoder {
         for (int token = begin; token < end; ++token) {
             const float *normed = norm_row(thread, row_of(x_, token, m_.hidden_size), weight);
             quantize_row(normed, m_.hidden_size, input_, token);
-            if (router) choose_experts(token, normed, router);
+            if (router) choose_experts(thread, token, normed, router);
         }
     }
 
@@ -479,9 +481,11 @@ class Decoder {
         return 0.5f * a * (1.0f + tanh_approx(0.79788456f * (a + 0.044715f * a * a * a)));
     }
 
-    void choose_experts(int token, const float *normed, const float *router) {
+    // Each expert at most once a token, also where scores are no numbers: there is room for no more.
+    void choose_experts(int thread, int token, const float *normed, const float *router) {
+        constexpr float kTaken = -1.0f;
         const int num_experts = m_.num_experts, num_used = m_.num_used_experts;
-        std::vector<float> scores(num_experts);
+        std::vector<float> &scores = expert_scores_[thread];
         float best = kMasked, total = 0.0f;
         for (int e = 0; e < num_experts; ++e) {
             f32x16 sum = {};
@@ -495,11 +499,15 @@ class Decoder {
         for (float &score : scores) total += score = std::exp(score - best);
         float used = 0.0f;
         for (int i = 0; i < num_used; ++i) {
-            const int e = (int)(std::max_element(scores.begin(), scores.end()) - scores.begin());
+            int e = -1;
+            for (int other = 0; other < num_experts; ++other) {
+                if (scores[other] == kTaken) continue;
+                if (e < 0 || scores[other] > scores[e]) e = other;
+            }
             chosen_experts_[token * num_used + i] = e;
             chosen_weights_[token * num_used + i] = scores[e] / total;
             used += scores[e] / total;
-            scores[e] = -1.0f;
+            scores[e] = kTaken;
         }
         for (int i = 0; m_.normalize_experts && i < num_used; ++i) {
             chosen_weights_[token * num_used + i] /= used;
@@ -603,7 +611,7 @@ class Decoder {
     std::vector<int32_t> positions_;
     std::vector<const int32_t *> pages_of_token_;
     std::vector<std::unique_ptr<AttentionScratch>> scratch_;
-    std::vector<std::vector<float>> rows_;
+    std::vector<std::vector<float>> rows_, expert_scores_;
     Buffer<float> x_buffer_, y_buffer_, qkv_buffer_, attended_buffer_, parts_buffer_;
     Buffer<uint32_t> query_buffer_;
     QuantizedBuffer input_buffer_, gated_buffer_, expert_input_buffer_;

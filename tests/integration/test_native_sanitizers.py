@@ -13,7 +13,7 @@ from runtime.native.build import find_compiler
 from tests.native_library import HAS_COMPILER, NO_COMPILER, runnable_sets
 
 PROGRAMS = Path(__file__).parent.parent / "sanitized"
-THREADS = "thread"
+MEMORY, THREADS = "address,undefined", "thread"
 FLAGS = ("-std=c++20", "-O1", "-g", "-ffp-contract=fast", "-fno-math-errno", "-pthread")
 
 pytestmark = [
@@ -53,6 +53,8 @@ def works(sanitizers: str, folder: Path) -> bool:
 @pytest.mark.parametrize(
     ("name", "sanitizers", "arguments"),
     [
+        ("random_steps", MEMORY, ("40",)),
+        ("random_steps", THREADS, ("10",)),
         ("pool", THREADS, ()),
     ],
 )
