@@ -144,8 +144,8 @@ static int nucleus_size(const std::vector<Candidate> &candidates, const Choice &
     return 0;
 }
 
-// The candidates that top_k and top_p leave, or where neither is set, roughly those of min_p. They are looked for not far below the best score at
-// first, where nearly always they are.
+// The candidates that top_k and top_p leave, or where neither is set, roughly those of min_p. They
+// are looked for not far below the best score at first, where nearly always they are.
 static void filter(const float *scores, int vocab_size, const Choice &choice, float best,
                    std::vector<Candidate> &kept) {
     const bool has_top_k = choice.top_k > 0 && choice.top_k < vocab_size;

@@ -10,7 +10,7 @@ from typing import Any
 
 from runtime.errors import RuntimePackageError
 
-INTERFACE_VERSION = 1
+INTERFACE_VERSION = 2
 
 
 class Matrix(ctypes.Structure):
@@ -154,7 +154,7 @@ _FUNCTIONS: tuple[tuple[str, Any, list[Any]], ...] = (
     ("rg_copy_slots", None, [POINTER(PagedKv), c_int32, c_int32, c_int32]),
     ("rg_write_pages", None, [POINTER(PagedKv), c_void_p, c_int32, c_void_p, c_void_p]),
     ("rg_read_pages", None, [POINTER(PagedKv), c_void_p, c_int32, c_void_p, c_void_p]),
-    ("rg_choose", None, [c_void_p, c_int32, c_int32, POINTER(Choice), c_void_p, c_void_p]),
+    ("rg_choose", c_int32, [c_void_p, c_int32, c_int32, POINTER(Choice), c_void_p, c_void_p]),
     ("rg_unpack_row", None, [POINTER(Matrix), c_int32, c_void_p]),
     ("rg_multiply", c_int32, [POINTER(Matrix), c_void_p, c_int32, c_void_p]),
 )

@@ -134,7 +134,7 @@ class NativeDecoder:
         logits: [S, V] float32."""
         num_rows = logits.shape[0]
         tokens, scores = np.empty(num_rows, np.int32), np.empty(num_rows, np.float32)
-        self._library.rg_choose(
+        is_done = self._library.rg_choose(
             logits.data_ptr(),
             num_rows,
             self._spec.vocab_size,
@@ -142,6 +142,8 @@ class NativeDecoder:
             tokens.ctypes.data,
             scores.ctypes.data,
         )
+        if not is_done:
+            raise MemoryError("the native step ran out of memory")
         return tokens.tolist(), scores.tolist()
 
     def _logits_for(self, num_sampled: int) -> Tensor:

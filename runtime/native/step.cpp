@@ -11,7 +11,7 @@
 extern "C" {
 
 // Goes up with every change of a structure or a function below, or of the packed layout.
-int rg_interface_version() { return 1; }
+int rg_interface_version() { return 2; }
 
 void *rg_create(const Model *model, int num_threads) try {
     return new Decoder(*model, num_threads);
@@ -75,12 +75,15 @@ void rg_read_pages(const PagedKv *kv, const int32_t *pages, int num_pages, float
 }
 
 // The token of each row of scores, [R, V].
-void rg_choose(const float *scores, int num_rows, int vocab_size, const Choice *choices,
-               int32_t *tokens, float *best) {
+int rg_choose(const float *scores, int num_rows, int vocab_size, const Choice *choices,
+              int32_t *tokens, float *best) try {
     for (int row = 0; row < num_rows; ++row) {
         choose_token(scores + (size_t)row * vocab_size, vocab_size, choices[row], tokens + row,
                      best + row);
     }
+    return 1;
+} catch (...) {
+    return 0;
 }
 
 // Row `row` of a packed matrix as floats: [32 * B].

@@ -77,3 +77,19 @@ except MemoryError as error:
     print(error)
 print(torch.equal(step(20), first))
 """) == ("the native step ran out of memory\nTrue\n")
+
+
+def test_too_many_candidates_are_an_answer() -> None:
+    """A nucleus of eight million equal tokens, of eight bytes each."""
+    assert run("""
+import ctypes
+import numpy as np
+from runtime.native.library import Choice
+from tests.native_library import built_library, runnable_sets
+library = built_library(runnable_sets()[0])
+scores, token, best = (np.zeros(size, np.float32) for size in (1 << 23, 1, 1))
+choice = Choice(temperature=1.0, top_p=0.9)
+leave(50_000_000)
+print(library.rg_choose(scores.ctypes.data, 1, len(scores), ctypes.byref(choice),
+                        token.ctypes.data, best.ctypes.data))
+""") == ("0\n")
