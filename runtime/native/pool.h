@@ -143,6 +143,7 @@ class ThreadChoice {
             num_good_ = 0;
         } else if (++num_good_ >= kGoodSteps) {
             num_alone_ = kMinAlone;
+            num_good_ = 0;
         }
     }
 
