@@ -19,6 +19,8 @@ from runtime.native.native_decoder import NativeDecoder
 from runtime.noise import noise_key
 from runtime.sampler import MIN_TEMPERATURE, sample
 
+_MAX_INT32 = 2**31 - 1  # ctypes cuts greater numbers off without a word
+
 
 class NativeExecutor:
     """Called from one thread, as the decoder is."""
@@ -91,7 +93,7 @@ def _choice(row: SampleRow, plan: SamplePlan) -> Choice:
         choice.mask = plan.masks[row.mask].ctypes.data
     if row.sampling.temperature >= MIN_TEMPERATURE:
         choice.temperature = row.sampling.temperature
-        choice.top_k, choice.top_p = row.sampling.top_k, row.sampling.top_p
-        choice.min_p = row.sampling.min_p
+        choice.top_k = min(row.sampling.top_k, _MAX_INT32)
+        choice.top_p, choice.min_p = row.sampling.top_p, row.sampling.min_p
         choice.key[:] = noise_key(row.sampling.seed, row.choice, row.position)
     return choice

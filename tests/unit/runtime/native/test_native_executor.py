@@ -91,6 +91,7 @@ SIMPLE: dict[str, dict[str, Any]] = {
     "top_k": {"temperature": 1.0, "top_k": 4},
     "top_k of one": {"temperature": 1.0, "top_k": 1},
     "top_k of all": {"temperature": 1.5, "top_k": VOCAB_SIZE},
+    "top_k of 33 bits": {"temperature": 1.5, "top_k": 2**32 + 1},
     "top_p": {"temperature": 1.0, "top_p": 0.5},
     "top_p of nearly all": {"temperature": 5.0, "top_p": 0.999},
     "min_p": {"temperature": 1.0, "min_p": 0.2},
