@@ -7,6 +7,7 @@ those of other versions. Letters as in blocks.py.
 """
 
 import contextlib
+import fcntl
 import math
 import mmap
 import os
@@ -39,6 +40,7 @@ LAYOUT_VERSION = 1  # goes up when the same model would be packed into other byt
 TILE_ROWS = 16  # outputs that lie side by side
 _MAGIC = b"RGPACK\0\1"
 _ALIGNMENT = 64
+_PART = ".part"  # ends the name of a file that is being written
 # The greatest scale of a matrix is stored near this: far from both ends of float16's range.
 _STORED_EXPONENT = 14
 
@@ -261,19 +263,32 @@ def _write(path: Path, packed: PackedWeights) -> None:
         offset += _aligned(array.numel() * 4)
     header = msgspec.json.encode(_Header(offset, matrices, arrays))
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+    _remove_leftovers(path.parent)
+    with tempfile.NamedTemporaryFile(dir=path.parent, suffix=_PART, delete=False) as file:
         try:
+            with contextlib.suppress(OSError):  # a file system without locks
+                fcntl.flock(file, fcntl.LOCK_EX)
             start = file.write(_MAGIC + struct.pack("<Q", len(header)) + header)
             file.write(bytes(_aligned(start) - start))
             tensors = (*(m.data for m in packed.matrices.values()), *packed.arrays.values())
             for tensor in tensors:
                 written = file.write(tensor.contiguous().view(-1).view(torch.uint8).numpy().data)
                 file.write(bytes(_aligned(written) - written))
-            file.close()
+            # Before the name: after a power failure a whole file must not be one of zeros.
+            file.flush()
+            os.fsync(file.fileno())
             os.replace(file.name, path)
         except BaseException:
             os.unlink(file.name)
             raise
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Parts whose writers were killed: nobody holds their locks."""
+    for part in folder.glob(f"*{_PART}"):
+        with contextlib.suppress(OSError), part.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            part.unlink()
 
 
 def _read(path: Path) -> PackedWeights | None:

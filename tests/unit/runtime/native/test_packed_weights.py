@@ -1,5 +1,6 @@
 """The packed layout and the file that keeps it."""
 
+import fcntl
 import os
 import struct
 import subprocess
@@ -265,6 +266,18 @@ def test_a_disk_that_gets_full_leaves_no_part_of_a_file(
     monkeypatch.setattr(os, "replace", fail)
     assert load_packed_weights(source).matrices
     assert list(packed_path(source).parent.iterdir()) == []
+
+
+def test_what_a_killed_writer_left_is_removed_but_not_what_is_being_written(
+    source: ModelSource,
+) -> None:
+    folder = packed_path(source).parent
+    folder.mkdir(parents=True)
+    (folder / "killed.part").write_bytes(b"RGPACK")
+    with (folder / "writing.part").open("wb") as writing:
+        fcntl.flock(writing, fcntl.LOCK_EX)
+        load_packed_weights(source)
+    assert {entry.name for entry in folder.iterdir()} == {packed_path(source).name, "writing.part"}
 
 
 def test_another_model_has_another_file(source: ModelSource, tmp_path: Path) -> None:
