@@ -8,6 +8,7 @@ those of other versions. Letters as in blocks.py.
 
 import contextlib
 import fcntl
+import hashlib
 import math
 import mmap
 import os
@@ -78,12 +79,12 @@ def load_packed_weights(source: ModelSource) -> PackedWeights:
     nothing can be written they are in memory only. Raises: ModelError."""
     reader = open_weights(source)
     check_tensors(reader.shapes, source.weight_map, architecture=source.architecture)
-    path = packed_path(source)
-    packed = _read(path)
+    path, map_digest = packed_path(source), _digest_of(source.weight_map)
+    packed = _read(path, map_digest)
     if packed is None:
         packed = _Packer(reader).pack(source.weight_map)
         with contextlib.suppress(OSError):
-            _write(path, packed)
+            _write(path, packed, map_digest)
             _remove_other_versions(path)
     return packed
 
@@ -91,6 +92,12 @@ def load_packed_weights(source: ModelSource) -> PackedWeights:
 def packed_path(source: ModelSource) -> Path:
     """Where the packed weights of this model are or will be."""
     return cache_folder() / "weights" / f"{source.content_hash()[:32]}-v{LAYOUT_VERSION}.rgpack"
+
+
+def _digest_of(weights: WeightMap) -> str:
+    """Names which parts of the files are packed, and how: another version may read more of them."""
+    parts = (weights.embedding, weights.final_norm, weights.output, weights.layers)
+    return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
 
 
 def _remove_other_versions(path: Path) -> None:
@@ -245,12 +252,13 @@ class _ArrayEntry(msgspec.Struct, frozen=True):
 class _Header(msgspec.Struct, frozen=True):
     """Offsets count from the first multiple of 64 after the header."""
 
+    map_digest: str
     num_bytes: int
     matrices: dict[str, _MatrixEntry]
     arrays: dict[str, _ArrayEntry]
 
 
-def _write(path: Path, packed: PackedWeights) -> None:
+def _write(path: Path, packed: PackedWeights, map_digest: str) -> None:
     """Written beside and renamed, so that nobody sees a part of it. Raises: OSError."""
     offset = 0
     matrices, arrays = {}, {}
@@ -261,7 +269,7 @@ def _write(path: Path, packed: PackedWeights) -> None:
     for name, array in packed.arrays.items():
         arrays[name] = _ArrayEntry(offset, tuple(array.shape))
         offset += _aligned(array.numel() * 4)
-    header = msgspec.json.encode(_Header(offset, matrices, arrays))
+    header = msgspec.json.encode(_Header(map_digest, offset, matrices, arrays))
     path.parent.mkdir(parents=True, exist_ok=True)
     _remove_leftovers(path.parent)
     with tempfile.NamedTemporaryFile(dir=path.parent, suffix=_PART, delete=False) as file:
@@ -291,8 +299,8 @@ def _remove_leftovers(folder: Path) -> None:
             part.unlink()
 
 
-def _read(path: Path) -> PackedWeights | None:
-    """None where there is no file, or none that is whole."""
+def _read(path: Path, map_digest: str) -> PackedWeights | None:
+    """None where there is no file, or none that is whole and of this weight map."""
     try:
         with path.open("rb") as file:
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
@@ -305,7 +313,8 @@ def _read(path: Path) -> PackedWeights | None:
     except (OSError, ValueError, struct.error):
         return None
     start = _aligned(preamble_len + header_len)
-    if len(mapped) != start + header.num_bytes or not _is_sound(header):
+    is_whole = len(mapped) == start + header.num_bytes and _is_sound(header)
+    if not is_whole or header.map_digest != map_digest:
         return None
     data = torch.frombuffer(mapped, dtype=torch.uint8, offset=start)
     return PackedWeights(

@@ -6,6 +6,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -278,6 +279,17 @@ def test_what_a_killed_writer_left_is_removed_but_not_what_is_being_written(
         fcntl.flock(writing, fcntl.LOCK_EX)
         load_packed_weights(source)
     assert {entry.name for entry in folder.iterdir()} == {packed_path(source).name, "writing.part"}
+
+
+def test_weights_that_another_version_looked_up_elsewhere_are_packed_again(
+    source: ModelSource,
+) -> None:
+    """Say, one that did not know a norm's offset yet."""
+    written = load_packed_weights(source)
+    norm = source.weight_map.final_norm
+    shifted = replace(source.weight_map, final_norm=(replace(norm[0], offset=1.0),))
+    read = load_packed_weights(replace(source, weight_map=shifted))
+    assert torch.equal(read.arrays["final_norm"], written.arrays["final_norm"] + 1)
 
 
 def test_another_model_has_another_file(source: ModelSource, tmp_path: Path) -> None:
