@@ -17,6 +17,7 @@ from torch import Tensor
 from runtime.batch import PageCopy, ScheduledBatch
 from runtime.decoder import rotary_table
 from runtime.decoder_spec import DecoderSpec, RotarySpec
+from runtime.errors import ConfigError
 from runtime.hardware import allocate_zeroed
 from runtime.native import library as c
 from runtime.native.blocks import BLOCK_LEN
@@ -43,7 +44,8 @@ def find_obstacle(spec: DecoderSpec, *, page_size: int) -> str | None:
 
 
 class NativeDecoder:
-    """library: what load_library returned."""
+    """library: what load_library returned. Raises: ConfigError if the system has not as many
+    threads."""
 
     def __init__(
         self,
@@ -71,7 +73,10 @@ class NativeDecoder:
         self._logits = torch.empty(0, spec.vocab_size)
         self._handle = library.rg_create(ctypes.byref(self._model()), num_threads)
         if not self._handle:
-            raise MemoryError("the native step could not be set up")
+            raise ConfigError(
+                f"the system has no room for the native step with {num_threads} threads; lower"
+                " num_threads"
+            )
         weakref.finalize(self, library.rg_destroy, self._handle)
 
     def step(self, batch: ScheduledBatch) -> Tensor:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from runtime.batch import PageId, RowKey, ScheduledBatch, ScheduledRow
 from runtime.decoder import Decoder
 from runtime.decoder_spec import DecoderSpec, LayerSpec, RotarySpec
+from runtime.errors import ConfigError
 from runtime.native.blocks import quantize_rows
 from runtime.native.native_decoder import NativeDecoder, find_obstacle
 from runtime.native.packed_weights import PackedWeights, pack, pack_gate_up
@@ -231,6 +232,22 @@ def test_first_tokens_give_their_values(subject: Subject, num_tokens: int) -> No
     )
     assert (of_first < MAX_ERROR_OF_FIRST).sum() > 0.9 * VOCAB
     assert of_first.max() < MAX_ERROR
+
+
+class FullSystem:
+    """A library on a system that has no more threads."""
+
+    def rg_create(self, model: object, num_threads: int) -> None:
+        """As the real one then."""
+
+
+def test_too_many_threads_are_one_line() -> None:
+    spec, limits = make_spec(1, 1, 16), PoolLimits(num_pages=1, page_size=16, max_model_len=16)
+    with pytest.raises(ConfigError) as error:
+        NativeDecoder(FullSystem(), spec, random_weights(spec), limits, num_threads=9)
+    assert str(error.value) == (
+        "the system has no room for the native step with 9 threads; lower num_threads"
+    )
 
 
 RUNNABLE = SUBJECTS["plain"]["spec"]
