@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from runtime.errors import RuntimePackageError
+from runtime.errors import ConfigError, RuntimePackageError
 from runtime.orphans import die_with_parent, is_orphan
 from runtime.worker_process import environment
 
@@ -60,17 +60,21 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def prepare(model: str) -> None:
-    """Raises: ModelError for the model, BuildError for the library."""
+    """Raises: ModelError for the model, BuildError for the library, ConfigError where the packed
+    weights cannot be kept: a runtime that packed them itself would not answer meanwhile."""
     # Imported here: torch takes a second, and a missing compiler is known at once.
     from runtime.hardware import detect_hardware
     from runtime.model_source import open_model
     from runtime.native.build import build_library
     from runtime.native.instruction_sets import choose_instruction_set
     from runtime.native.library import load_library
-    from runtime.native.packed_weights import load_packed_weights
+    from runtime.native.packed_weights import load_packed_weights, packed_path
 
     load_library(build_library(choose_instruction_set(detect_hardware().cpu_flags)))
-    load_packed_weights(open_model(model))
+    source = open_model(model)
+    load_packed_weights(source)
+    if not packed_path(source).exists():
+        raise ConfigError(f"{packed_path(source).parent}: packed weights cannot be written here")
 
 
 def _become_idle() -> None:

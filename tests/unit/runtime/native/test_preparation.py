@@ -58,6 +58,22 @@ def test_a_model_that_cannot_be_read_is_one_line(
     assert error.count("\n") == 1
 
 
+@needs_compiler
+@pytest.mark.timeout(300)
+@pytest.mark.usefixtures("built")
+def test_weights_that_cannot_be_kept_are_one_line(
+    model: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The runtime would have to pack them between two steps."""
+    weights = tmp_path / "cache" / "radixgate" / "weights"
+    weights.write_bytes(b"in the way")
+    assert main([model]) == 1
+    assert capfd.readouterr().err == (
+        "radixgate: the native step is not available:"
+        f" {weights}: packed weights cannot be written here\n"
+    )
+
+
 def test_no_compiler_is_one_line(
     model: str,
     tmp_path: Path,
