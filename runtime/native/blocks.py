@@ -55,7 +55,6 @@ def quantize_rows(weights: Tensor) -> Blocks:
     greatest weight. K that is no multiple of 32 is filled up with zeros."""
     weights = pad_columns(weights.float())
     blocks = weights.view(weights.shape[0], -1, BLOCK_LEN)
-    # Zero is a level of its own where the block is padded: 0 * activation must be 0 anyway.
     least, greatest = blocks.amin(-1), blocks.amax(-1)
     scales = (greatest - least) / _MAX_LEVEL
     safe = torch.where(scales > 0, scales, torch.ones_like(scales))

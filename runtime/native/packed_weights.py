@@ -113,10 +113,9 @@ def block_bytes(bits: int) -> int:
     return 64 * bits + 64
 
 
-def pack(blocks: Blocks, *, bits: int | None = None) -> PackedMatrix:
-    """The blocks in the layout of matmul.h, with `bits` or as many as they have."""
-    bits = bits or blocks.bits
-    blocks = _fill_tiles(blocks)
+def pack(blocks: Blocks) -> PackedMatrix:
+    """The blocks in the layout of matmul.h."""
+    bits, blocks = blocks.bits, _fill_tiles(blocks)
     num_tiles, num_blocks = blocks.levels.shape[0] // TILE_ROWS, blocks.levels.shape[1]
     scale = _stored_scale(blocks)
     data = torch.empty(num_tiles, num_blocks, block_bytes(bits), dtype=torch.uint8)

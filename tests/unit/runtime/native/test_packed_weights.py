@@ -84,7 +84,7 @@ def test_unpacking_gives_what_was_packed_and_rows_of_zeros(blocks: Blocks) -> No
 
 @given(blocks=random_blocks(bits=4))
 def test_levels_of_4_bits_can_be_stored_in_8(blocks: Blocks) -> None:
-    matrix = pack(blocks, bits=8)
+    matrix = pack(replace(blocks, bits=8))
     assert matrix.bits == 8
     found = unpack(matrix).rows(torch.arange(blocks.levels.shape[0]))
     assert_packed(found, blocks, greatest=greatest_of(blocks))
