@@ -132,7 +132,7 @@ class Decoder {
         const bool on_all = threads_.wants_all();
         const auto start = Clock::now();
         const auto waited = pool_.run(on_all, [this](int thread) { run(thread); });
-        threads_.note(on_all, Clock::now() - start, waited);
+        if (on_all) threads_.note(Clock::now() - start, waited);
     }
 
   private:

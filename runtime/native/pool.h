@@ -58,7 +58,7 @@ class Pool {
             round_.store(round + 1, std::memory_order_release);
             return;
         }
-        if (!has_changed(round, kShortSpins)) wait_long(thread, round);
+        if (!has_changed(round)) wait_long(thread, round);
     }
 
     // Hands out [0, count) one by one: next() until it is count or more. To be reset between two
@@ -67,10 +67,11 @@ class Pool {
     void reset() { counter_.store(0, std::memory_order_relaxed); }
 
   private:
-    static constexpr int kShortSpins = 300, kSpins = 20000;
+    // Some microseconds: whoever has not come by then may be waiting for this core.
+    static constexpr int kSpins = 300;
 
-    bool has_changed(unsigned round, int num_spins) const {
-        for (int spins = 0; spins < num_spins; ++spins) {
+    bool has_changed(unsigned round) const {
+        for (int spins = 0; spins < kSpins; ++spins) {
             if (round_.load(std::memory_order_acquire) != round) return true;
             pause();
         }
@@ -79,7 +80,7 @@ class Pool {
 
     void wait_long(int thread, unsigned round) {
         const auto start = Clock::now();
-        while (!has_changed(round, kSpins)) sched_yield();
+        while (!has_changed(round)) sched_yield();
         if (thread == 0) waited_ += Clock::now() - start;
     }
 
@@ -124,35 +125,36 @@ class Pool {
 
 // Whether the next step is worth all threads. A thread that is taken off its core holds up all
 // others at every barrier: beside busy processes one thread alone is faster. More than half of the
-// time spent waiting means so; then one thread works, and now and then all are tried again.
+// time spent waiting means so; then one thread works for a while, longer each time, and all are
+// tried again. On two cores beside a busy process a step of 10 ms took 200 ms with both threads and
+// 20 ms with one.
 class ThreadChoice {
   public:
-    bool wants_all() const { return num_alone_left_ == 0; }
+    bool wants_all() const { return Clock::now() >= alone_until_; }
 
-    void note(bool on_all, Clock::duration took, Clock::duration waited) {
-        if (!on_all) {
-            --num_alone_left_;
-            return;
-        }
+    // After a step of all threads.
+    void note(Clock::duration took, Clock::duration waited) {
         const double share = took.count() > 0 ? (double)waited.count() / (double)took.count() : 0.0;
         waiting_share_ += kSmoothing * (share - waiting_share_);
-        if (waiting_share_ > kMaxWaitingShare) {
-            num_alone_left_ = num_alone_;
-            num_alone_ = std::min(2 * num_alone_, kMaxAlone);
+        if (waiting_share_ > kMaxWaitingShare || share > kHopelessShare) {
+            alone_until_ = Clock::now() + alone_for_;
+            alone_for_ = std::min(2 * alone_for_, kMaxAlone);
             waiting_share_ = kMaxWaitingShare / 2;
             num_good_ = 0;
         } else if (++num_good_ >= kGoodSteps) {
-            num_alone_ = kMinAlone;
+            alone_for_ = kMinAlone;
             num_good_ = 0;
         }
     }
 
   private:
-    static constexpr double kMaxWaitingShare = 0.5, kSmoothing = 0.3;
-    static constexpr int kMinAlone = 16, kMaxAlone = 512, kGoodSteps = 64;
+    static constexpr double kMaxWaitingShare = 0.5, kHopelessShare = 0.8, kSmoothing = 0.3;
+    static constexpr Clock::duration kMinAlone = std::chrono::milliseconds(100);
+    static constexpr Clock::duration kMaxAlone = std::chrono::seconds(8);
+    static constexpr int kGoodSteps = 64;
 
     double waiting_share_ = 0.0;
-    int num_alone_left_ = 0;
-    int num_alone_ = kMinAlone;
+    Clock::time_point alone_until_{};
+    Clock::duration alone_for_ = kMinAlone;
     int num_good_ = 0;
 };
