@@ -564,8 +564,7 @@ class Decoder {
 
     void clear_y(int thread) {
         const auto [begin, end] = share(b_->num_tokens, thread);
-        memset(row_of(y_, begin, m_.hidden_size), 0,
-               (size_t)(end - begin) * m_.hidden_size * sizeof(float));
+        std::fill(row_of(y_, begin, m_.hidden_size), row_of(y_, end, m_.hidden_size), 0.0f);
     }
 
     void add_y(int thread) {

@@ -53,7 +53,7 @@ def works(sanitizers: str, folder: Path) -> bool:
 @pytest.mark.parametrize(
     ("name", "sanitizers", "arguments"),
     [
-        ("random_steps", MEMORY, ("40",)),
+        ("random_steps", MEMORY, ("150",)),
         ("random_steps", THREADS, ("10",)),
         ("pool", THREADS, ()),
     ],
