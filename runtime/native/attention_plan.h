@@ -52,13 +52,11 @@ class AttentionPlan {
         tokens.clear();
         num_parts.assign(batch.num_tokens, 0);
         decode_rows_.clear();
-        std::vector<int32_t> first_tokens(batch.num_rows);
         int token = 0;
         for (int row = 0; row < batch.num_rows; ++row) {
-            first_tokens[row] = token;
             if (batch.row_tokens[row] == 1) {
-                decode_rows_.push_back({row, token, batch.row_starts[row] + 1,
-                                        batch.pages + batch.row_pages[row]});
+                decode_rows_.push_back(
+                    {token, batch.row_starts[row] + 1, batch.pages + batch.row_pages[row]});
             } else {
                 add_prompt(batch, row, token);
             }
@@ -81,7 +79,6 @@ class AttentionPlan {
     static constexpr int kMinSharedPages = 4;  // below it, merging costs more than reading twice
 
     struct DecodeRow {
-        int row;
         int token;
         int len;  // tokens that its token sees, itself included
         const int32_t *pages;
