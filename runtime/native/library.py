@@ -1,6 +1,6 @@
 """The C interface of a built native step: its structures in ctypes, and a loaded library.
 
-The fields are those of matmul.h, attention.h, attention_plan.h and decoder.h, in their order.
+The fields are those of matmul.h, attention.h, attention_plan.h and model.h, in their order.
 """
 
 import ctypes
@@ -38,13 +38,13 @@ class PagedKv(ctypes.Structure):
 
 
 class FeedForward(ctypes.Structure):
-    """decoder.h: struct FeedForward."""
+    """model.h: struct FeedForward."""
 
     _fields_ = [("gate_up", Matrix), ("down", Matrix)]
 
 
 class Layer(ctypes.Structure):
-    """decoder.h: struct Layer."""
+    """model.h: struct Layer."""
 
     _fields_ = [
         ("qkv", Matrix),
@@ -70,7 +70,7 @@ class Layer(ctypes.Structure):
 
 
 class Model(ctypes.Structure):
-    """decoder.h: struct Model."""
+    """model.h: struct Model."""
 
     _fields_ = [
         ("layers", POINTER(Layer)),
