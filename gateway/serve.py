@@ -8,7 +8,6 @@ says where and how to ask.
 import asyncio
 import logging
 import math
-import os
 import signal
 import socket
 import sys
@@ -153,10 +152,10 @@ def assemble(settings: Settings) -> Assembly:
 def find_model(settings: Settings) -> tuple[Path, str]:
     """The file or folder to serve, fetched if need be, and the id it is served under.
 
-    Raises: FetchError, ModelError.
+    Raises: FetchError, ModelError, ConfigError.
     """
     if settings.model is None:
-        path = default_model_path(settings.model_dir, os.environ)
+        path = default_model_path(settings.model_dir)
         ensure_default_model(path)
         return path, settings.served_model_name or MODEL_ID
     path = locate_model(settings.model)

@@ -1,7 +1,8 @@
-"""Where what can be computed again is kept between runs: built code, packed weights, tokenizers.
+"""Where what can be had again is kept between runs: built code, packed weights, tokenizers, the
+default model.
 
-Used by the runtime and, for tokenizers, by the gateway. Nothing here is needed to work: a file
-that is missing or damaged is made again.
+Used by the runtime and, for tokenizers and the default model, by the gateway. A file that is
+missing or damaged is made, or fetched, again.
 """
 
 import os

@@ -6,7 +6,12 @@ from pathlib import Path
 import pytest
 
 from gateway import default_model
-from gateway.default_model import FetchError, check_default_model, fetch_default_model
+from gateway.default_model import (
+    FetchError,
+    check_default_model,
+    default_model_path,
+    fetch_default_model,
+)
 
 
 def test_folder_that_cannot_be_made_is_one_line_with_a_way_out(tmp_path: Path) -> None:
@@ -38,3 +43,24 @@ def test_another_file_in_the_models_place_is_refused(tmp_path: Path) -> None:
     path.write_bytes(b"not the model")
     with pytest.raises(FetchError, match="not the file"):
         check_default_model(path)
+
+
+def test_it_lies_in_the_named_folder_else_in_the_users_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert default_model_path(None) == tmp_path / "radixgate" / "smollm2-135m-instruct.gguf"
+    assert default_model_path("models") == Path("models/smollm2-135m-instruct.gguf")
+
+
+def test_a_user_without_a_home_is_told_so_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", fail)
+    for name in ("XDG_CACHE_HOME", "RADIXGATE_MODEL_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    assert default_model.main() == 1
+    assert capsys.readouterr().err.startswith("radixgate: the user has no home folder")

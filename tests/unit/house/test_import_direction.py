@@ -18,6 +18,7 @@ MAY_IMPORT = {
     "telemetry": {"telemetry"},
 }
 RUNTIME_FOR_GATEWAY = {
+    "runtime.cache_folder",
     "runtime.config",
     "runtime.errors",
     "runtime.messages",
