@@ -37,6 +37,9 @@ _OPTIONAL_FILES = ("generation_config.json", "tokenizer_config.json", "chat_temp
 _INDEX, _WHOLE = "model.safetensors.index.json", "model.safetensors"
 _DEFAULT_REVISION = "main"
 _COMMIT = re.compile("[0-9a-f]{40}")
+# What an index may name, and an entity tag, which is a file's name in the cache: never a path.
+_SHARD = re.compile(r"[\w.+-]+\.safetensors", re.ASCII)
+_ENTITY_TAG = re.compile(r"\w[\w.+:-]*", re.ASCII)
 _TIMEOUT_S = 10.0
 
 
@@ -64,9 +67,9 @@ def _shards(index: Path) -> list[str]:
     try:
         weight_map = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
         names = sorted({str(name) for name in weight_map.values()})
-    except (AttributeError, KeyError, TypeError, ValueError):
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
         names = []
-    if not names or any(Path(name).name != name for name in names):
+    if not names or not all(map(_SHARD.fullmatch, names)):
         raise ModelError(f"{index}: does not say in which files the weights are")
     return names
 
@@ -138,6 +141,8 @@ class _Repository:
         metadata = get_hf_file_metadata(url, timeout=_TIMEOUT_S)
         if metadata.etag is None or metadata.size is None:
             raise _error(self._reference, f"the hub does not say how large {name} is")
+        if _ENTITY_TAG.fullmatch(metadata.etag) is None:
+            raise _error(self._reference, f"the hub's entity tag of {name} is no plain name")
 
         def fill(part: Path, num_there: int) -> None:
             with part.open("ab") as file:

@@ -26,8 +26,11 @@ class HubReference:
 
 def parse_hub_reference(text: str) -> HubReference | None:
     """None for what can only be a path. `models/a.gguf` is one: a hub repository of such a name
-    would have to be asked for with its file."""
+    would have to be asked for with its file. So is what has a `..`: file and revision become paths
+    in the cache, which nothing may leave."""
     written = _WRITTEN.fullmatch(text)
     if written is None or (written["file"] is None and written["repo"].endswith(".gguf")):
+        return None
+    if ".." in re.split("[/@]", text):
         return None
     return HubReference(written["repo"], written["file"], written["revision"])

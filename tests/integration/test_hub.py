@@ -202,6 +202,19 @@ def test_a_file_with_another_hash_is_refused_and_fetched_anew(hub: FakeHub, home
     assert fetch(REPO, hub, home).code == 0
 
 
+def test_an_entity_tag_is_no_way_out_of_the_cache(hub: FakeHub, home: Path) -> None:
+    hub.troubled, hub.tag = "config.json", "../../../escaped"
+    assert "entity tag of config.json is no plain name" in fetch(REPO, hub, home).complaint
+    assert not list(home.rglob("escaped*"))
+
+
+@pytest.mark.parametrize("name", ["../a.safetensors", "..", "a/b.safetensors", "a\\u0000", "a.bin"])
+def test_an_index_names_files_beside_it_only(hub: FakeHub, home: Path, name: str) -> None:
+    index = f'{{"weight_map": {{"model.norm.weight": "{name}"}}}}'
+    hub.files["model.safetensors.index.json"] = index.encode()
+    assert "does not say in which files the weights are" in fetch(REPO, hub, home).complaint
+
+
 def test_the_token_goes_to_the_hub_and_not_to_its_storage(hub: FakeHub, home: Path) -> None:
     hub.is_elsewhere = True
     assert fetch(REPO, hub, home, HF_TOKEN="hf_secret").code == 0

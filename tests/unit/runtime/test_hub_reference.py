@@ -34,6 +34,8 @@ def test_a_hub_id_is_read(text: str, expected: HubReference) -> None:
         "org/name/", "org/name/file.safetensors", "org/name@", "org/na me", "a/b/c", "",
         "org//name",
         "C:\\models\\a.gguf", "/srv/models/a.gguf", "org/name\n",
+        "org/name/../../a.gguf", "org/name/sub/../a.gguf@v1", "org/name@../../main",
+        "org/name@a/..",
     ],
 )  # fmt: skip
 def test_everything_else_is_a_path(text: str) -> None:
