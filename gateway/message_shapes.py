@@ -112,12 +112,12 @@ def _arguments_text(arguments: Any) -> str:
 
 
 def _arguments_object(arguments: Any) -> Any:
-    """Text that is no JSON object (an answer cut short) stays text."""
+    """Text that is no JSON object (an answer cut short, one nested too deeply) stays text."""
     if not isinstance(arguments, str):
         return arguments
     try:
         value = json.loads(arguments)
-    except ValueError:
+    except (ValueError, RecursionError):
         return arguments
     return value if isinstance(value, dict) else arguments
 

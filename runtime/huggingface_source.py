@@ -64,7 +64,7 @@ def _read_json(path: Path, *, required: bool = True) -> _JsonObject:
         content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ModelError(f"{path}: cannot be read ({error.strerror or error})") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ModelError(f"{path}: is not JSON ({error})") from None
     if not isinstance(content, dict):
         raise ModelError(f"{path}: must be a JSON object, it is a {type(content).__name__}")

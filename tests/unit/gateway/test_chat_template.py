@@ -1,6 +1,7 @@
 """ChatTemplate: the sandbox, and each shape of message a template can want."""
 
 import datetime
+import json
 from typing import Any
 
 import pytest
@@ -165,6 +166,12 @@ def test_arguments_reach_a_template_that_walks_over_them() -> None:
 def test_arguments_cut_short_do_not_crash_a_template_that_wants_an_object() -> None:
     text = template(ARGUMENTS_AS_OBJECT).render([USER, calling('{"a": ')])
     assert text == 'add "{\\"a\\": ";'
+
+
+@pytest.mark.parametrize("arguments", ["[" * 100_000, '{"a":' * 100_000])
+def test_arguments_nested_too_deeply_stay_text(arguments: str) -> None:
+    text = template(ARGUMENTS_AS_OBJECT).render([USER, calling(arguments)])
+    assert text == f"add {json.dumps(arguments)};"
 
 
 def test_a_null_or_missing_content_beside_tool_calls_is_empty() -> None:

@@ -217,9 +217,10 @@ def test_a_missing_file_of_a_folder_is_named(folder: Path, tmp_path: Path, file:
         open_model(changed)
 
 
-def test_a_damaged_config_is_named(folder: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("content", ["{", '{"a":' + "[" * 100_000])
+def test_a_damaged_config_is_named(folder: Path, tmp_path: Path, content: str) -> None:
     changed = changed_folder(folder, tmp_path, file="config.json", changes={})
-    (changed / "config.json").write_text("{")
+    (changed / "config.json").write_text(content)
     with pytest.raises(ModelError, match=r"config.json: is not JSON"):
         open_model(changed)
 
