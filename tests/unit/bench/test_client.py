@@ -16,18 +16,22 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class InFlight:
-    """Counts the requests that are being answered."""
+    """Counts the requests that are being answered; none is before `num_awaited` are there."""
 
     def __init__(self) -> None:
         self.now = 0
         self.most = 0
+        self.num_awaited = 1
+        self._are_there = asyncio.Event()
 
     @web.middleware
     async def count(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         self.now += 1
         self.most = max(self.most, self.now)
-        # Lets the other clients' requests come in.
-        await asyncio.sleep(0.01)
+        if self.now == self.num_awaited:
+            self._are_there.set()
+        await self._are_there.wait()
+        await asyncio.sleep(0.01)  # one more than there should be would come in now
         try:
             return await handler(request)
         finally:
@@ -56,6 +60,7 @@ def bodies(*contents: str) -> list[Body]:
 
 
 async def test_each_client_has_one_request_at_a_time(base_url: str, in_flight: InFlight) -> None:
+    in_flight.num_awaited = 3
     load = await run_load(base_url, bodies(*"abcdefg"), num_clients=3)
     assert in_flight.most == 3
     assert make_row("fake", "unique", 3, load).output_tokens == 7 * 3
