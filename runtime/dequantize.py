@@ -17,24 +17,28 @@ from runtime.gguf_types import TENSOR_TYPES
 # Weights decoded at a time: 4 MiB of float32, the fastest of 2^18, 2^20 and 2^22 on one and two
 # cores with 2 MiB of second-level cache each.
 _SLICE_LEN = 1 << 20
+# Types of weights that are stored as they are.
+PLAIN_DTYPES: Mapping[str, torch.dtype] = {
+    "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16,
+}  # fmt: skip
 _TYPES = {tensor_type.name: tensor_type for tensor_type in TENSOR_TYPES.values()}
 _BlockDecoder = Callable[[Tensor, Tensor], None]
 
 
 def is_supported(type_name: str) -> bool:
     """Whether tensors stored as this ggml type can be read."""
-    return type_name in _PLAIN or type_name in _DECODERS or type_name in _IN_PACKAGE
+    return type_name in PLAIN_DTYPES or type_name in _DECODERS or type_name in _IN_PACKAGE
 
 
 def supported_types() -> tuple[str, ...]:
     """The names of all types that can be read."""
-    return (*_PLAIN, *_DECODERS, *_IN_PACKAGE)
+    return (*PLAIN_DTYPES, *_DECODERS, *_IN_PACKAGE)
 
 
 def dequantize(stored: Tensor, type_name: str) -> Tensor:
     """stored: [num_bytes] uint8, whole blocks -> [num_weights], float32 except for F16 and BF16
     storage, which are returned as they lie there."""
-    plain = _PLAIN.get(type_name)
+    plain = PLAIN_DTYPES.get(type_name)
     if plain is not None:
         return stored.view(plain)
     layout = _TYPES[type_name]
@@ -142,9 +146,6 @@ def _q6_k(blocks: Tensor, out: Tensor) -> None:
     out.sub_(32).view(-1, 16, 16).mul_(scales[:, :, None])
 
 
-_PLAIN: Mapping[str, torch.dtype] = {
-    "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16,
-}  # fmt: skip
 _DECODERS: Mapping[str, _BlockDecoder] = {
     "Q4_0": _q4_0,
     "Q4_1": _q4_1,

@@ -6,14 +6,13 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from runtime.dequantize import PLAIN_DTYPES
+
 # Where the float16 scales lie in a block, in bytes; of the types whose scales lie so.
 _SCALES: Mapping[str, tuple[int, ...]] = {
     "Q4_0": (0,), "Q4_1": (0, 2), "Q5_0": (0,), "Q5_1": (0, 2), "Q8_0": (0,),
     "Q2_K": (80, 82), "Q3_K": (108,), "Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,),
     "IQ4_NL": (0,), "IQ4_XS": (0,),
-}  # fmt: skip
-_PLAIN: Mapping[str, torch.dtype] = {
-    "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16,
 }  # fmt: skip
 _SAMPLE_STEP = 997  # bytes; a prime, so that no regular pattern hides from the sample
 
@@ -25,8 +24,8 @@ def find_damage(data: Tensor, type_name: str, *, block_bytes: int, is_matrix: bo
     """
     if is_matrix and not data[::_SAMPLE_STEP].any() and not data.any():
         return "holds nothing but zeros"
-    if type_name in _PLAIN:
-        return find_wrong_number(data.view(_PLAIN[type_name]))
+    if type_name in PLAIN_DTYPES:
+        return find_wrong_number(data.view(PLAIN_DTYPES[type_name]))
     for start in _SCALES.get(type_name, ()):  # all at even bytes of blocks of even length
         halves = data.view(torch.float16).view(-1, block_bytes // 2)
         if not halves[:, start // 2].isfinite().all():
