@@ -230,7 +230,8 @@ class Scheduler:
         if lease is None:
             draft.unfit.append(sequence)
             return None
-        self._waiting.admit(sequence, len(sequence.token_ids) - lease.num_cached_tokens)
+        num_to_compute = len(sequence.token_ids) - lease.num_cached_tokens
+        self._waiting.admit(sequence, num_to_compute, start_ns)
         self._running.append(sequence)
         self._note_admitted(sequence, lease)
         sequence.phases.admitted(start_ns)

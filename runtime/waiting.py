@@ -25,6 +25,10 @@ PEEK_OVERHEAD_TOKENS = 512
 # not be compared in one step, the others wait for the next.
 MAX_CHOICES_PER_STEP = 32
 
+# After this long an old request starts even if the others have not computed yet what the one before
+# it took: where their prefixes are warm that could be minutes.
+MAX_DEBT_NS = 2_000_000_000
+
 
 @dataclass(eq=False, slots=True)
 class _Entry:
@@ -52,8 +56,9 @@ class WaitingQueue:
     the mean time to the first token is the least. Equals are served as they came. How much is
     cached is looked up for a few sequences a step, in turn; until then none is.
 
-    Where all wait for long, the old ones come first for half of the tokens computed only: they
-    get on, and a prefix that is warm is not always lost to the next in line.
+    Where all wait for long, the old ones come first for half of the tokens computed only, or
+    every MAX_DEBT_NS: they get on, and a prefix that is warm is not always lost to the next in
+    line.
     """
 
     def __init__(self, cache: PrefixCache, *, max_overtaking_ns: int) -> None:
@@ -67,6 +72,7 @@ class WaitingQueue:
         self._by_age: set[Sequence] = set()
         # Tokens that old sequences computed before their turn, and others did not since.
         self._debt = 0
+        self._indebted_since_ns = 0
         self.num_joined = 0
 
     def __len__(self) -> int:
@@ -92,17 +98,22 @@ class WaitingQueue:
         else:
             self._unlist(entry)
 
-    def admit(self, sequence: Sequence, num_tokens: int) -> None:
+    def admit(self, sequence: Sequence, num_tokens: int, now_ns: int) -> None:
         """Leaves the queue to compute so many tokens."""
         self.remove(sequence)
-        num_tokens = num_tokens if sequence in self._by_age else -num_tokens
-        self._debt = max(0, self._debt + num_tokens)
+        if sequence in self._by_age:
+            self._debt += num_tokens
+            self._indebted_since_ns = now_ns
+        else:
+            self._debt = max(0, self._debt - num_tokens)
 
     def in_order(self, now_ns: int) -> Iterator[tuple[Sequence, int]]:
         """Each with its rank: 0 where nobody may overtake it, else lower for fewer tokens. The
         loop may remove or admit what it was given."""
         yield from ((sequence, 0) for sequence in tuple(self._preempted))
         self._by_age.clear()
+        if now_ns - self._indebted_since_ns >= MAX_DEBT_NS:
+            self._debt = 0
         for entry in tuple(self._entries.values()):
             if self._debt or not self._is_aged(entry.sequence, now_ns):
                 break

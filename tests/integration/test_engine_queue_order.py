@@ -4,6 +4,7 @@ import pytest
 
 from runtime.config import RuntimeConfig
 from runtime.messages import Sampling
+from runtime.waiting import MAX_DEBT_NS
 from tests.engine_harness import make_submit
 from tests.simulation import MS, S, Simulation, StepCost, make_request
 
@@ -20,27 +21,37 @@ def simulate(
     return Simulation(COST, num_pages=num_pages, config=config)
 
 
-def wait_of_a_cold_request(*, max_overtaking_s: float) -> float:
-    """Seconds that it waits behind warm requests, of which there are always a dozen."""
+def waits_of_cold_requests(
+    num_cold: int, *, max_overtaking_s: float, num_warm_tokens: int
+) -> list[float]:
+    """Seconds that each waits behind warm requests, of which there are always a dozen, with so
+    many tokens to compute."""
     simulation = simulate(max_overtaking_s=max_overtaking_s)
+    cold = [f"cold{number}" for number in range(num_cold)]
     num_sent = 0
 
-    def send_warm(_: str) -> None:
+    def send_warm() -> None:
         nonlocal num_sent
         num_sent += 1
         shared = PREFIXES[0]
-        request = make_request(f"w{num_sent}", num_prompt=990, num_output=10, shared=shared)
+        num_prompt = len(shared) + num_warm_tokens
+        request = make_request(f"w{num_sent}", num_prompt=num_prompt, num_output=10, shared=shared)
         simulation.submit(request)
 
-    simulation.on_end = send_warm
+    simulation.on_end = lambda request_id: None if request_id in cold else send_warm()
     for _ in range(16):
-        send_warm("")
+        send_warm()
     simulation.run(until_ns=3 * S)
-    simulation.submit(make_request("cold", num_prompt=2_000, num_output=1))
+    for request_id in cold:
+        simulation.submit(make_request(request_id, num_prompt=2_000, num_output=1))
     simulation.run(until_ns=60 * S)
-    record = simulation.records["cold"]
-    admitted_ns = record.admitted_ns or simulation.now_ns
-    return (admitted_ns - record.submitted_ns) / S
+    records = [simulation.records[request_id] for request_id in cold]
+    return [((one.admitted_ns or simulation.now_ns) - one.submitted_ns) / S for one in records]
+
+
+def wait_of_a_cold_request(*, max_overtaking_s: float) -> float:
+    (wait_s,) = waits_of_cold_requests(1, max_overtaking_s=max_overtaking_s, num_warm_tokens=30)
+    return wait_s
 
 
 def test_a_cold_request_behind_endless_warm_ones_starts_within_its_age_limit() -> None:
@@ -48,6 +59,12 @@ def test_a_cold_request_behind_endless_warm_ones_starts_within_its_age_limit() -
     for max_overtaking_s in (0.5, 2.0, 8.0):
         wait_s = wait_of_a_cold_request(max_overtaking_s=max_overtaking_s)
         assert max_overtaking_s <= wait_s <= max_overtaking_s + 0.5
+
+
+def test_cold_requests_start_by_turns_however_little_the_warm_ones_compute() -> None:
+    waits_s = waits_of_cold_requests(3, max_overtaking_s=2.0, num_warm_tokens=2)
+    longest_s = [2.0 + number * MAX_DEBT_NS / S for number in range(3)]
+    assert all(wait <= longest + 0.5 for wait, longest in zip(waits_s, longest_s, strict=True))
 
 
 def test_without_the_limit_it_would_never_start() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence as Ordered
 
 from prefix_cache import PrefixCache
 from runtime.request import Sequence, SequenceState
-from runtime.waiting import MAX_FOLLOW_NS, PrefixFollowing, WaitingQueue
+from runtime.waiting import MAX_DEBT_NS, MAX_FOLLOW_NS, PrefixFollowing, WaitingQueue
 from tests.engine_harness import PAGE_SIZE, make_sequence
 
 LONG = list(range(80))
@@ -152,19 +152,27 @@ def test_where_all_are_old_every_second_token_is_for_those_with_few() -> None:
     queue.add(make_sequence([1] * 300, key=3), 60)
     queue.add(make_sequence([1] * 9, key=4), 61)
     assert next(queue.in_order(999)) == (sequences[0], 0)
-    queue.admit(sequences[0], 90)
+    queue.admit(sequences[0], 90, 999)
     assert keys(queue, now_ns=999) == [2, 4, 1, 3]
-    queue.admit(sequences[2], 89)
+    queue.admit(sequences[2], 89, 999)
     assert keys(queue, now_ns=999)[0] == 4
-    queue.admit(sequences[1], 40)
+    queue.admit(sequences[1], 40, 999)
     assert keys(queue, now_ns=999) == [3, 4]
 
 
 def test_one_walk_takes_no_second_old_one_before_the_first_is_made_up_for() -> None:
     queue, sequences = aged_queue()
     walk = queue.in_order(999)
-    queue.admit(next(walk)[0], 90)
+    queue.admit(next(walk)[0], 90, 999)
     assert [sequence for sequence, _ in walk] == [sequences[2], sequences[1]]
+
+
+def test_an_old_one_is_not_kept_waiting_by_many_that_compute_next_to_nothing() -> None:
+    queue, sequences = aged_queue()
+    assert next(queue.in_order(999)) == (sequences[0], 0)
+    queue.admit(sequences[0], 90, 999)
+    assert keys(queue, now_ns=998 + MAX_DEBT_NS) == [2, 1]
+    assert keys(queue, now_ns=999 + MAX_DEBT_NS) == [1, 2]
 
 
 def test_preempted_sequences_come_before_all_others() -> None:
