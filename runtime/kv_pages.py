@@ -1,6 +1,7 @@
 """The tensors that hold keys and values: their shape, memory, and copies between pages.
 
-Layout: [G, page, slot, d] a layer. Attention backends read and write them; nobody else does.
+Layout: [G, page, slot, d] a layer (G key-value heads, d head size). Attention backends read and
+write them; nobody else does.
 """
 
 from collections.abc import Iterable
@@ -33,6 +34,8 @@ class KvPages:
         dtype: torch.dtype,
         device: torch.device,
     ) -> None:
+        # Heads first: picked pages are contiguous for each head, so no permute follows the gather
+        # (two cores, bfloat16: 16 rows of 384 tokens gather in 0.1 ms a layer, matmuls take 0.17).
         shape = (spec.num_kv_heads, num_pages, page_size, spec.head_dim)
         # Zeroed, as masked slots still enter a product: 0 * NaN would be NaN.
         self.keys = [allocate_zeroed(shape, dtype, device=device) for _ in spec.layers]
