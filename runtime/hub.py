@@ -136,31 +136,34 @@ class _Repository:
             return None
         return info.sha
 
-    def _fetch(self, name: str) -> Path:
+    def _announced(self, name: str) -> tuple[str, str, int]:
+        """Where the hub has the file, its entity tag, its size."""
         url = hf_hub_url(self._reference.repo, name, revision=self._commit)
         metadata = get_hf_file_metadata(url, timeout=_TIMEOUT_S)
         if metadata.etag is None or metadata.size is None:
             raise _error(self._reference, f"the hub does not say how large {name} is")
         if _ENTITY_TAG.fullmatch(metadata.etag) is None:
             raise _error(self._reference, f"the hub's entity tag of {name} is no plain name")
+        return metadata.location, metadata.etag, metadata.size
+
+    def _fetch(self, name: str) -> Path:
+        location, etag, size = self._announced(name)
 
         def fill(part: Path, num_there: int) -> None:
             with part.open("ab") as file:
                 http_get(
-                    metadata.location,
+                    location,
                     file,
                     resume_size=num_there,
-                    headers=_headers_for(metadata.location),
-                    expected_size=metadata.size,
+                    headers=_headers_for(location),
+                    expected_size=size,
                     displayed_filename=name,
                     # Has the part of tqdm's interface that is used.
                     tqdm_class=cast("Any", DownloadProgress),
                 )
 
         try:
-            return self._cache.add(
-                self._commit, name, etag=metadata.etag, size=metadata.size, fill=fill
-            )
+            return self._cache.add(self._commit, name, etag=etag, size=size, fill=fill)
         except DamagedDownload:
             raise _error(self._reference, f"{name} arrived damaged; start again") from None
 
