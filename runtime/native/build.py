@@ -4,12 +4,15 @@ A built library is a file whose name is a hash of the sources and the compiler's
 changed source is built anew and two versions live side by side.
 """
 
+import contextlib
+import fcntl
 import hashlib
 import os
 import platform
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from runtime.cache_folder import cache_folder
@@ -25,6 +28,7 @@ _FLAGS = (
     "-Wno-psabi",
 )  # fmt: skip
 BUILD_TIMEOUT_S = 600
+_PART = ".part"  # ends the name of a folder in which is built
 
 
 class BuildError(RuntimePackageError):
@@ -66,21 +70,61 @@ def build_library(instruction_set: InstructionSet) -> Path:
         raise BuildError("there is no C++ compiler (g++), so the native step cannot be built")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-            target = Path(folder) / path.name
-            _compile(compiler, instruction_set, target)
+        with _build_folder(path.parent) as (folder, lock):
+            target = folder / path.name
+            _compile(compiler, instruction_set, target, lock)
             target.rename(path)
     except OSError as error:
         raise BuildError(f"{path.parent}: cannot be written ({error.strerror or error})") from None
     return path
 
 
-def _compile(compiler: str, instruction_set: InstructionSet, target: Path) -> None:
+@contextlib.contextmanager
+def _build_folder(parent: Path) -> Iterator[tuple[Path, int]]:
+    """A folder of our own, and the descriptor that holds its lock. Raises: OSError."""
+    with contextlib.ExitStack() as stack:
+        with _locked(parent):  # a new folder is locked before another builder looks at it
+            _remove_leftovers(parent)
+            folder = stack.enter_context(tempfile.TemporaryDirectory(suffix=_PART, dir=parent))
+            lock = stack.enter_context(_locked(Path(folder)))
+        yield Path(folder), lock
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[int]:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _remove_leftovers(parent: Path) -> None:
+    """Folders of builders that were killed, once their compilers have ended too: those inherited
+    the lock."""
+    for folder in parent.glob(f"*{_PART}"):
+        with contextlib.suppress(OSError):
+            descriptor = os.open(folder, os.O_RDONLY)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder)
+            finally:
+                os.close(descriptor)
+
+
+def _compile(compiler: str, instruction_set: InstructionSet, target: Path, lock: int) -> None:
     flags = (*_FLAGS, *instruction_set.compiler_flags)
     command = [compiler, *flags, "-o", str(target), str(_SOURCES / _ENTRY)]
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=BUILD_TIMEOUT_S, check=False
+            command,
+            capture_output=True,
+            text=True,
+            timeout=BUILD_TIMEOUT_S,
+            check=False,
+            pass_fds=(lock,),
         )
     except subprocess.TimeoutExpired:
         raise BuildError(f"{compiler} took more than {BUILD_TIMEOUT_S} s") from None

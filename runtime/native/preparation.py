@@ -41,7 +41,7 @@ class Preparation:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Exit code 0 when all is there, else 1 after one line on stderr."""
+    """Exit code 0 when all is there, else 1 after one line on stderr; 130 after Ctrl-C."""
     parser = argparse.ArgumentParser(prog="python -m runtime.native.preparation")
     parser.add_argument("model")
     parser.add_argument("--parent-pid", type=int, help="run at idle priority and end with it")
@@ -56,6 +56,8 @@ def main(arguments: Sequence[str]) -> int:
     except RuntimePackageError as error:
         sys.stderr.write(f"radixgate: the native step is not available: {error}\n")
         return 1
+    except KeyboardInterrupt:
+        return 130  # as shells say that SIGINT ended a program
     return 0
 
 

@@ -1,7 +1,10 @@
 """Building the native step, with compilers that are scripts or a source of one line."""
 
+import fcntl
 import os
 import shutil
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -11,8 +14,14 @@ from runtime.native import build
 from runtime.native.build import BuildError, build_library, can_build, find_compiler, library_path
 from runtime.native.instruction_sets import INSTRUCTION_SETS
 from runtime.native.library import LibraryError, load_library
+from runtime.worker_process import environment
 
 PLAIN = INSTRUCTION_SETS[-1]
+BUILD = """
+from runtime.native.build import build_library
+from runtime.native.instruction_sets import INSTRUCTION_SETS
+build_library(INSTRUCTION_SETS[-1])
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -178,6 +187,32 @@ def test_a_folder_that_cannot_be_written_is_named(
     assert message_of(error) == (
         f"{tmp_path}/file/radixgate/native: cannot be written (Not a directory)"
     )
+
+
+def test_what_a_killed_builder_left_is_removed_when_its_compiler_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.mkfifo(tmp_path / "started")
+    os.mkfifo(tmp_path / "go_on")
+    compiler(
+        tmp_path,
+        monkeypatch,
+        f'echo half > "$target"; echo > {tmp_path}/started; exec cat {tmp_path}/go_on\n',
+    )
+    builder = subprocess.Popen((sys.executable, "-P", "-c", BUILD), env=environment())
+    (tmp_path / "started").read_bytes()
+    builder.kill()
+    builder.wait()
+    compiler(tmp_path, monkeypatch, 'echo built > "$target"\n')
+    first = build_library(PLAIN)
+    (left,) = set(first.parent.iterdir()) - {first}
+    assert [path.read_text() for path in left.iterdir()] == ["half\n"]
+    (tmp_path / "go_on").write_bytes(b"")
+    descriptor = os.open(left, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)  # waits for the compiler's end
+    os.close(descriptor)
+    second = build_library(INSTRUCTION_SETS[0])
+    assert set(first.parent.iterdir()) == {first, second}
 
 
 def test_two_builders_at_once_leave_one_whole_file(

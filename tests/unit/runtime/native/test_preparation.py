@@ -102,6 +102,17 @@ def test_what_went_wrong_is_the_line(
     assert capfd.readouterr().err == f"radixgate: the native step is not available: {error}\n"
 
 
+def test_ctrl_c_ends_it_without_a_word(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(_: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(preparation, "prepare", interrupt)
+    assert main(["m"]) == 130
+    assert capfd.readouterr() == ("", "")
+
+
 def test_run_by_hand_it_keeps_its_priority_and_its_own_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
