@@ -25,8 +25,8 @@ PEEK_OVERHEAD_TOKENS = 512
 # not be compared in one step, the others wait for the next.
 MAX_CHOICES_PER_STEP = 32
 
-# After this long an old request starts even if the others have not computed yet what the one before
-# it took: where their prefixes are warm that could be minutes.
+# After one old request is computed the next starts after this long, even if the others have not
+# computed as much yet: where their prefixes are warm that could take minutes.
 MAX_DEBT_NS = 2_000_000_000
 
 
@@ -57,8 +57,8 @@ class WaitingQueue:
     cached is looked up for a few sequences a step, in turn; until then none is.
 
     Where all wait for long, the old ones come first for half of the tokens computed only, or
-    every MAX_DEBT_NS: they get on, and a prefix that is warm is not always lost to the next in
-    line.
+    with MAX_DEBT_NS between them: they get on, and a prefix that is warm is not always lost to
+    the next in line.
     """
 
     def __init__(self, cache: PrefixCache, *, max_overtaking_ns: int) -> None:
@@ -73,6 +73,7 @@ class WaitingQueue:
         # Tokens that old sequences computed before their turn, and others did not since.
         self._debt = 0
         self._indebted_since_ns = 0
+        self._last_old: Sequence | None = None
         self.num_joined = 0
 
     def __len__(self) -> int:
@@ -103,7 +104,7 @@ class WaitingQueue:
         self.remove(sequence)
         if sequence in self._by_age:
             self._debt += num_tokens
-            self._indebted_since_ns = now_ns
+            self._last_old, self._indebted_since_ns = sequence, now_ns
         else:
             self._debt = max(0, self._debt - num_tokens)
 
@@ -112,8 +113,7 @@ class WaitingQueue:
         loop may remove or admit what it was given."""
         yield from ((sequence, 0) for sequence in tuple(self._preempted))
         self._by_age.clear()
-        if now_ns - self._indebted_since_ns >= MAX_DEBT_NS:
-            self._debt = 0
+        self._forgive(now_ns)
         for entry in tuple(self._entries.values()):
             if self._debt or not self._is_aged(entry.sequence, now_ns):
                 break
@@ -122,6 +122,13 @@ class WaitingQueue:
         for rank, _, entry in tuple(self._by_rank):
             if entry.sequence not in self._by_age:
                 yield entry.sequence, rank
+
+    def _forgive(self, now_ns: int) -> None:
+        """The debt, when the last old one has been computed for long enough."""
+        if self._last_old is not None and self._last_old.is_prefilling:
+            self._indebted_since_ns = now_ns
+        elif now_ns - self._indebted_since_ns >= MAX_DEBT_NS:
+            self._debt = 0
 
     def rank(self, prefilling: Sequence, now_ns: int) -> int:
         """Where a running sequence stands among the waiting ones, as `in_order` has them."""

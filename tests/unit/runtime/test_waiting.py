@@ -175,6 +175,18 @@ def test_an_old_one_is_not_kept_waiting_by_many_that_compute_next_to_nothing() -
     assert keys(queue, now_ns=999 + MAX_DEBT_NS) == [1, 2]
 
 
+def test_while_an_old_one_is_computed_the_next_does_not_come_nearer() -> None:
+    queue, sequences = aged_queue()
+    assert next(queue.in_order(999)) == (sequences[0], 0)
+    queue.admit(sequences[0], 90, 999)
+    sequences[0].state, sequences[0].input_len = SequenceState.RUNNING, 90
+    computed_ns = 500 + MAX_DEBT_NS
+    assert keys(queue, now_ns=computed_ns) == [2, 1]
+    sequences[0].num_computed_tokens = 90
+    assert keys(queue, now_ns=computed_ns + MAX_DEBT_NS - 1) == [2, 1]
+    assert keys(queue, now_ns=computed_ns + MAX_DEBT_NS) == [1, 2]
+
+
 def test_preempted_sequences_come_before_all_others() -> None:
     queue = make_queue()
     preempted = [make_sequence([1] * 50, key=key) for key in (9, 8)]
