@@ -5,6 +5,7 @@ Every supported architecture is an instance of it (runtime/models/); the referen
 by name. No torch.
 """
 
+import math
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -30,6 +31,12 @@ class RotarySpec:
     def magnitudes(self) -> tuple[float, ...]:
         """What multiplies cos and sin, one a pair."""
         return tuple(self.magnitude if f else 1.0 for f in self.inverse_frequencies)
+
+    def check(self) -> None:
+        """Raises: ValueError where a file's scaling or factors made no sense."""
+        turning = [frequency for frequency in self.inverse_frequencies if frequency != 0]
+        if not all(map(_is_positive, (self.magnitude, *turning))):
+            raise ValueError("the rotary positions turn by what is no positive number")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +117,20 @@ class DecoderSpec:
     def num_layers(self) -> int:
         return len(self.layers)
 
+    def check(self) -> None:
+        """Raises: ValueError for a number with which nothing can be computed."""
+        for name in ("norm_eps", "attention_scale", "attention_softcap", "logit_softcap"):
+            value = getattr(self, name)
+            if value is not None and not _is_positive(value):
+                raise ValueError(f"the model's {name} must be a positive number, it is {value!r}")
+        for window in {layer.window for layer in self.layers} - {None}:
+            if not _is_positive(window):
+                raise ValueError(f"a layer's window must be at least 1, it is {window}")
+        for rotary in {layer.rotary for layer in self.layers}:
+            rotary.check()
+        if self.long_context is not None:
+            self.long_context.rotary.check()
+
     def for_context(self, max_model_len: int) -> "DecoderSpec":
         """The spec of a runtime with sequences of at most this length. It is chosen once, not for
         each sequence, as a page of the cache must fit every sequence."""
@@ -120,3 +141,8 @@ class DecoderSpec:
             return replace(self, long_context=None)
         layers = tuple(replace(layer, rotary=long.rotary) for layer in self.layers)
         return replace(self, layers=layers, long_context=None)
+
+
+def _is_positive(value: object) -> bool:
+    """Also not infinite, and no complex number: a root or power of a negative one is."""
+    return isinstance(value, int | float) and 0 < value < math.inf

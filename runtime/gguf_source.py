@@ -29,6 +29,7 @@ def open_gguf(path: Path) -> ModelSource:
         )
     try:
         blueprint = blueprint_of(metadata)
+        blueprint.spec.check()
     except (ArithmeticError, ValueError) as error:
         raise ModelError(f"{path}: {error}") from None
     try:

@@ -38,7 +38,8 @@ def open_folder(path: Path) -> ModelSource:
     weights = _weight_folder(path)
     try:
         blueprint = blueprint_of(ModelConfig(config, weights.files))
-    except (TypeError, ValueError, ZeroDivisionError) as error:
+        blueprint.spec.check()
+    except (TypeError, ValueError, ArithmeticError) as error:
         raise ModelError(f"{path / 'config.json'}: {error}") from None
     try:
         text = _read_text(path, config=config, spec=blueprint.spec)

@@ -17,7 +17,12 @@ _YARN_BETA_FAST, _YARN_BETA_SLOW = 32.0, 1.0  # rotations; YaRN, arXiv:2309.0007
 
 
 def plain_rotary(*, theta: float, head_dim: int) -> RotarySpec:
-    """Pair i turns by theta^(-2 i / d) radians a position (RoFormer, arXiv:2104.09864, 3.2.2)."""
+    """Pair i turns by theta^(-2 i / d) radians a position (RoFormer, arXiv:2104.09864, 3.2.2).
+
+    Raises: ValueError for a base that is no positive number.
+    """
+    if not 0 < theta < math.inf:
+        raise ValueError(f"the base of rotary positions must be a positive number, it is {theta}")
     return RotarySpec(tuple(theta ** (-2 * i / head_dim) for i in range(head_dim // 2)))
 
 

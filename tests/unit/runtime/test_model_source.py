@@ -2,15 +2,17 @@
 
 import hashlib
 import json
+import math
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from runtime.decoder_spec import DecoderSpec, LayerSpec, RotarySpec
+from runtime.decoder_spec import DecoderSpec, LayerSpec, LongContext, RotarySpec
 from runtime.errors import ModelError
 from runtime.model_source import open_model
 from tests.tiny_gguf import VOCAB, write_tiny_gguf
@@ -109,6 +111,11 @@ def test_rope_theta_is_found_under_its_newer_name_too(folder: Path, tmp_path: Pa
         ({"num_attention_heads": 0}, "config.json"),
         ({"hidden_size": "64"}, "hidden_size must be a whole number"),
         ({"head_dim": 15}, "even head size"),
+        ({"rms_norm_eps": -1e-5}, "norm_eps must be a positive number, it is -1e-05"),
+        ({"rms_norm_eps": math.nan}, "norm_eps must be a positive number, it is nan"),
+        ({"rope_theta": math.nan}, "base of rotary positions must be a positive number"),
+        ({"rope_theta": math.inf}, "base of rotary positions must be a positive number"),
+        ({"rope_theta": 10**400}, "config.json: int too large"),
     ],
 )
 def test_a_variant_that_is_not_implemented_is_named(
@@ -132,6 +139,13 @@ def test_a_variant_that_is_not_implemented_is_named(
         ({"llama.attention.head_count": [4, 4]}, "head_count' must be one whole number"),
         ({"tokenizer.ggml.pre": "mystery"}, "'mystery'"),
         ({"tokenizer.ggml.model": "t5"}, "vocabulary kind 't5'"),
+        ({"llama.attention.layer_norm_rms_epsilon": math.inf}, "norm_eps must be a positive"),
+        ({"llama.rope.freq_base": -1e4}, "base of rotary positions must be a positive number"),
+        ({"llama.rope.freq_base": math.nan}, "base of rotary positions must be a positive number"),
+        (
+            {"llama.rope.scaling.type": "linear", "llama.rope.scaling.factor": -2.0},
+            "turn by what is no positive number",
+        ),
     ],
 )
 def test_a_gguf_variant_that_is_not_implemented_is_named(
@@ -240,3 +254,30 @@ def test_the_hash_of_a_folder_changes_with_its_weights(folder: Path, tmp_path: P
 def test_opening_a_model_needs_no_torch() -> None:
     program = "import sys, runtime.model_source; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"attention_scale": (-4.0) ** -0.5}, "attention_scale must be a positive number"),
+        ({"attention_softcap": -30.0}, "attention_softcap must be a positive number"),
+        ({"logit_softcap": math.nan}, "logit_softcap must be a positive number"),
+        ({"layers": (LayerSpec(RotarySpec((1.0,)), window=-3),)}, "window must be at least 1"),
+        ({"layers": (LayerSpec(RotarySpec((1.0,), magnitude=-1.0)),)}, "no positive number"),
+        (
+            {"long_context": LongContext(above=9, rotary=RotarySpec((math.nan,)))},
+            "no positive number",
+        ),
+    ],
+)
+def test_a_spec_with_which_nothing_can_be_computed_is_refused(
+    folder: Path, changes: dict[str, Any], named: str
+) -> None:
+    spec = open_model(folder).spec
+    spec.check()
+    with pytest.raises(ValueError, match=named):
+        replace(spec, **changes).check()
+
+
+def test_pairs_that_do_not_turn_are_no_error() -> None:
+    RotarySpec((1.0, 0.0)).check()
