@@ -133,7 +133,10 @@ def _eos_token_ids(
     generation = _read_json(path / "generation_config.json", required=False)
     ids: list[int] = []
     for value in (generation.get("eos_token_id"), config.get("eos_token_id")):
-        ids += value if isinstance(value, list) else [value] if isinstance(value, int) else []
+        found = value if isinstance(value, list) else [] if value is None else [value]
+        if not all(type(token_id) is int for token_id in found):
+            raise ModelError(f"{path}: eos_token_id must be a number or a list, it is {value!r}")
+        ids += found
     ids += [added_tokens[text] for text in END_OF_TURN_TOKENS if text in added_tokens]
     if not ids:
         raise ModelError(f"{path}: no file of the folder names an end-of-sequence token")

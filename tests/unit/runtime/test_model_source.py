@@ -111,6 +111,8 @@ def test_rope_theta_is_found_under_its_newer_name_too(folder: Path, tmp_path: Pa
         ({"num_attention_heads": 0}, "config.json"),
         ({"hidden_size": "64"}, "hidden_size must be a whole number"),
         ({"head_dim": 15}, "even head size"),
+        ({"eos_token_id": ["2"]}, r"eos_token_id must be a number or a list, it is \['2'\]"),
+        ({"eos_token_id": True}, "eos_token_id must be a number or a list, it is True"),
         ({"rms_norm_eps": -1e-5}, "norm_eps must be a positive number, it is -1e-05"),
         ({"rms_norm_eps": math.nan}, "norm_eps must be a positive number, it is nan"),
         ({"rope_theta": math.nan}, "base of rotary positions must be a positive number"),
