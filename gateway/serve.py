@@ -95,6 +95,7 @@ class Assembly:
     engine: EngineSupervisor
     lifecycle: Lifecycle
     model_id: str
+    has_chat: bool
     drain_timeout_s: float
 
 
@@ -129,11 +130,12 @@ def assemble(settings: Settings) -> Assembly:
         policy=SupervisorPolicy(hang_timeout_s=settings.hang_timeout_s),
         logs=LogFormat(settings.log_level, json_lines=settings.log_json),
     )
+    template = template_of(source)
     probe = ConstraintProbe(vocabulary_of(source), time_limit_s=settings.compile_timeout_s)
     generator = TokenGenerator(
         engine=engine,
         tokenizer=Tokenizer(source.text),
-        template=template_of(source),
+        template=template,
         probe=probe,
     )
     lifecycle = Lifecycle()
@@ -146,7 +148,8 @@ def assemble(settings: Settings) -> Assembly:
         services=(AtEnd(tracing.shutdown), probe, AtEnd(generator.close)),
         lifecycle=lifecycle,
     )
-    return Assembly(app, engine, lifecycle, model_id, settings.drain_timeout_s)
+    has_chat = template is not None
+    return Assembly(app, engine, lifecycle, model_id, has_chat, settings.drain_timeout_s)
 
 
 def find_model(settings: Settings) -> tuple[Path, str]:
@@ -249,20 +252,22 @@ class GatewayServer(uvicorn.Server):
                 self.exit_code = _complain(engine.failure or str(error) or "the load took too long")
                 self.should_exit = True
         else:
-            sys.stdout.write(banner(self._url, self._assembly.model_id))
+            assembly = self._assembly
+            sys.stdout.write(banner(self._url, assembly.model_id, has_chat=assembly.has_chat))
             sys.stdout.flush()
 
 
-def banner(url: str, model_id: str) -> str:
-    """The lines that end the start: the URL and a request to paste."""
+def banner(url: str, model_id: str, *, has_chat: bool) -> str:
+    """The lines that end the start: the URL and a request to paste that the model can answer."""
+    endpoint, prompt = "completions", '"prompt": "The sky is"'
+    if has_chat:
+        endpoint = "chat/completions"
+        prompt = '"messages": [{"role": "user", "content": "Say hello."}]'
     # A small model may go on for ever: the first answer shall be there at once.
-    body = (
-        f'{{"model": "{model_id}", "max_tokens": 64,'
-        ' "messages": [{"role": "user", "content": "Say hello."}]}'
-    )
+    body = f'{{"model": "{model_id}", "max_tokens": 64, {prompt}}}'
     return (
         f"radixgate: serving {model_id} at {url}/v1, try:\n"
-        f"curl {url}/v1/chat/completions -H 'content-type: application/json' -d '{body}'\n"
+        f"curl {url}/v1/{endpoint} -H 'content-type: application/json' -d '{body}'\n"
     )
 
 

@@ -77,6 +77,8 @@ def settle_max_model_len(*, asked: int | None, model_limit: int, pool_tokens: in
 def _resolve(source: ModelSource, config: RuntimeConfig, hardware: Hardware) -> ResolvedConfig:
     """With the model's shape looked at: where the native step cannot run it, `auto` is torch."""
     resolved = resolve(config, hardware)
+    if config.dtype == "auto" and resolved.device == "cpu" and resolved.dtype != "int8":
+        logger.info("without a C++ compiler (g++) there is no native step: torch alone is slower")
     obstacle = find_obstacle(source.spec, page_size=config.page_size)
     if resolved.dtype != "int8" or obstacle is None:
         return resolved

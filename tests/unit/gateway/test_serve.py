@@ -1,5 +1,7 @@
 """What `radixgate serve` puts together, without starting it."""
 
+import json
+import shlex
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -43,3 +45,23 @@ async def test_what_has_threads_is_closed_with_the_app_and_beside_the_event_loop
         await service.stop()
     assert len(threads) == 1
     assert threads[0] is not threading.current_thread()
+
+
+@pytest.mark.parametrize(
+    ("has_template", "endpoint", "field"),
+    [(True, "chat/completions", "messages"), (False, "completions", "prompt")],
+)
+def test_the_request_to_paste_is_one_that_the_model_can_answer(
+    has_template: bool, endpoint: str, field: str, tmp_path: Path
+) -> None:
+    folder = write_tiny_model(tmp_path / "tiny")
+    if not has_template:
+        (folder / "tokenizer_config.json").write_text("{}")
+    assembly = serve.assemble(Settings(model=str(folder)))
+    serving, curl = serve.banner(
+        "http://h:1", assembly.model_id, has_chat=assembly.has_chat
+    ).splitlines()
+    assert serving == "radixgate: serving tiny at http://h:1/v1, try:"
+    command = shlex.split(curl)
+    assert command[1] == f"http://h:1/v1/{endpoint}"
+    assert json.loads(command[-1]).keys() == {"model", "max_tokens", field}

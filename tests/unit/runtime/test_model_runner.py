@@ -264,6 +264,24 @@ def test_a_model_that_the_native_step_cannot_run_runs_with_torch(
         load(path, dtype="int8")
 
 
+@pytest.mark.parametrize(("dtype", "is_said"), [("auto", True), ("float32", False)])
+def test_auto_without_a_compiler_says_why_it_is_slow(
+    dtype: str,
+    is_said: bool,
+    gguf_path: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CXX", raising=False)
+    with caplog.at_level("INFO", logger="runtime.model_runner"):
+        assert load(gguf_path, dtype=dtype).dtype != "int8"
+    said = ["without a C++ compiler (g++) there is no native step: torch alone is slower"]
+    assert caplog.messages == (said if is_said else [])
+
+
 @pytest.mark.timeout(300)
 @pytest.mark.usefixtures("built")
 def test_pages_that_are_no_whole_blocks_are_for_torch(gguf_path: Path) -> None:
