@@ -15,12 +15,15 @@ MODEL := $(RADIXGATE_MODEL_DIR)/smollm2-135m-instruct.gguf
 # One pip step: $(1) what it is for, $(2) pip's arguments. Progress is shown a line a package; the
 # whole output goes to a log, and a failure ends in one line.
 LOG := $(VENV)/install.log
-define pip_step
-	@echo "radixgate: installing $(1)"
+define pip_run
 	@{ $(PY) -m pip install --no-input --retries 2 --progress-bar off $(2) 2>&1 && touch $(VENV)/.ok; } \
 		| tee -a $(LOG) | grep --line-buffered -E '^ *(Downloading|Using cached) ' || true
 	@test -f $(VENV)/.ok || { echo "radixgate: could not install $(1): $$(grep -E '^ERROR' $(LOG) | tail -n 1 | cut -c1-200) (whole log: $(LOG)). Is the package registry reachable? Then run make again." >&2; exit 1; }
 	@rm -f $(VENV)/.ok
+endef
+define pip_step
+	@echo "radixgate: installing $(1)"
+	$(call pip_run,$(1),$(2))
 endef
 
 help:
@@ -45,14 +48,15 @@ $(VENV)/.runtime-$(TORCH): $(VENV)/.created requirements.lock requirements-torch
 	$(call pip_step,the locked dependencies,--no-deps --require-hashes -r requirements.lock)
 ifeq ($(TORCH),cuda)
 	$(call pip_step,the CUDA libraries,--no-deps --require-hashes -r requirements-cuda.lock)
+endif
 	@echo "radixgate: installing torch"
+ifeq ($(TORCH),cuda)
 	@$(PY) -m pip install -q --no-input --retries 2 --no-deps "$$(sed -n 's/^torch==/torch===/p' requirements-torch.lock)" >>$(LOG) 2>&1 || true
 endif
 ifeq ($(TORCH),cpu)
-	@echo "radixgate: installing torch"
 	@$(PY) -m pip install -q --no-input --retries 2 --no-deps "$$(grep '^torch' requirements-torch.lock)+cpu" >>$(LOG) 2>&1 || true
 endif
-	$(call pip_step,torch,-r requirements-torch.lock)
+	$(call pip_run,torch,-r requirements-torch.lock)
 	$(call pip_step,radixgate,--no-deps --no-build-isolation -e .)
 	@rm -f $(VENV)/.runtime-* && touch $@
 
