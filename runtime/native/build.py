@@ -73,6 +73,8 @@ def build_library(instruction_set: InstructionSet) -> Path:
         with _build_folder(path.parent) as (folder, lock):
             target = folder / path.name
             _compile(compiler, instruction_set, target, lock)
+            with target.open("rb") as file:  # a power failure leaves no half of it under its name
+                os.fsync(file.fileno())
             target.rename(path)
     except OSError as error:
         raise BuildError(f"{path.parent}: cannot be written ({error.strerror or error})") from None

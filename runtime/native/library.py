@@ -4,6 +4,7 @@ The fields are those of matmul.h, attention.h, attention_plan.h and model.h, in 
 """
 
 import ctypes
+import struct
 from ctypes import POINTER, c_float, c_int32, c_void_p
 from pathlib import Path
 from typing import Any
@@ -135,6 +136,8 @@ class LibraryError(RuntimePackageError):
 def load_library(path: Path) -> Any:
     """The library with its functions declared. Raises: LibraryError."""
     try:
+        if _is_cut_off(path):  # using it would end the process with SIGBUS
+            raise LibraryError(f"{path}: is cut off")
         library = ctypes.CDLL(str(path))
         found = library.rg_interface_version()
     except (OSError, AttributeError) as error:
@@ -145,6 +148,20 @@ def load_library(path: Path) -> Any:
         function = getattr(library, name)
         function.restype, function.argtypes = result, arguments
     return library
+
+
+def _is_cut_off(path: Path) -> bool:
+    """Whether it is an ELF file that ends before its table of sections, which linkers write last.
+    The offsets are those of Elf64_Ehdr (elf(5)): e_shoff, e_shentsize, e_shnum. Raises: OSError."""
+    with path.open("rb") as file:
+        header = file.read(64)
+    if len(header) < 64 or not header.startswith(b"\x7fELF\x02"):
+        return False  # the loader says what it is
+    order = "<" if header[5] == 1 else ">"
+    (table,) = struct.unpack_from(f"{order}Q", header, 0x28)
+    entry_len, num_entries = struct.unpack_from(f"{order}HH", header, 0x3A)
+    end: int = table + entry_len * num_entries
+    return path.stat().st_size < end
 
 
 _FUNCTIONS: tuple[tuple[str, Any, list[Any]], ...] = (

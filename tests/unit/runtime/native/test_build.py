@@ -256,6 +256,18 @@ def test_a_damaged_library_is_refused(content: bytes, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++ here")
+@pytest.mark.parametrize("share", [0.01, 0.5, 0.999])
+def test_a_library_that_is_cut_off_is_refused_before_it_is_touched(
+    share: float, tmp_path: Path
+) -> None:
+    """Beyond the file's end the loader itself gets SIGBUS."""
+    whole = build_library(PLAIN).read_bytes()
+    (tmp_path / "step.so").write_bytes(whole[: int(len(whole) * share)])
+    with pytest.raises(LibraryError, match=r"step\.so: is cut off$"):
+        load_library(tmp_path / "step.so")
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++ here")
 def test_a_library_without_the_functions_is_refused(sources: Path) -> None:
     (sources / "a.h").write_text('extern "C" int something_else() { return 1; }\n')
     with pytest.raises(LibraryError, match="cannot be loaded"):
