@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from grammar.spec import ConstraintKind, ConstraintSpec
+from grammar.spec import ConstraintKind, ConstraintSpec, PreparedConstraint
 from runtime.messages import Phase, Sampling
 
 FinishReason = Literal["stop", "length", "tool_calls"]
@@ -61,12 +61,13 @@ class GenerationRequest:
 
 @dataclass(frozen=True, slots=True)
 class PreparedGeneration:
-    """A request that can be run: rendered, tokenized, checked, its constraint compiled. `ignored`
+    """A request that can be run: rendered, tokenized, checked, its constraint prepared. `ignored`
     names parameters that this request gave and that have no effect on it."""
 
     request: GenerationRequest
     prompt_token_ids: tuple[tuple[int, ...], ...]
     max_tokens: tuple[int, ...]
+    constraint: PreparedConstraint | None = None
     ignored: tuple[str, ...] = ()
 
     @property

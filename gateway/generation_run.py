@@ -190,7 +190,7 @@ class GenerationRun:
                 seed=prompt_seed(request.sampling.seed, index),
             ),
             num_choices=request.num_choices,
-            constraint=request.constraint,
+            constraint=self._prepared.constraint,
             namespace=request.namespace,
             queue_deadline_ns=request.queue_deadline_ns,
             deadline_ns=request.deadline_ns,

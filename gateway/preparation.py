@@ -29,7 +29,7 @@ from gateway.generation import (
 from gateway.message_shapes import Message
 from gateway.tokenizer import Tokenizer, check_unicode
 from grammar.errors import ConstraintTooExpensive, GrammarError, UnsupportedConstraint
-from grammar.spec import ConstraintSpec
+from grammar.spec import ConstraintSpec, PreparedConstraint
 from runtime.messages import AttributeValue, Phase
 from runtime.token_engine import TokenEngine
 from telemetry import names
@@ -49,7 +49,7 @@ class ProbeReportLike(Protocol):
     @property
     def cached(self) -> bool: ...
     @property
-    def engine(self) -> str: ...
+    def prepared(self) -> PreparedConstraint: ...
 
 
 class ConstraintChecker(Protocol):
@@ -100,12 +100,14 @@ class Preparation:
             ]
             attributes[names.ATTR_TOKENS] = sum(len(ids) for ids in prompts)
         max_tokens = tuple(_settle_max_tokens(request, len(ids), limit=limit) for ids in prompts)
+        constraint = None
         if request.constraint is not None:
-            await self._check_constraint(request, request.constraint)
+            constraint = await self._prepare_constraint(request, request.constraint)
         return PreparedGeneration(
             request=request,
             prompt_token_ids=tuple(prompts),
             max_tokens=max_tokens,
+            constraint=constraint,
             ignored=("stop",) if request.stop and request.constraint is not None else (),
         )
 
@@ -200,7 +202,9 @@ class Preparation:
             return self._tokenizer.eos_token_ids[0]
         raise InvalidRequest("This model cannot continue an empty prompt.", param="prompt")
 
-    async def _check_constraint(self, request: GenerationRequest, spec: ConstraintSpec) -> None:
+    async def _prepare_constraint(
+        self, request: GenerationRequest, spec: ConstraintSpec
+    ) -> PreparedConstraint:
         param = request.constraint_param
         check_unicode(spec.value, param=param)
         attributes: dict[str, AttributeValue] = {
@@ -221,8 +225,9 @@ class Preparation:
                     f"The constraint could not be tried out: {error}.",
                     retry_after_s=RETRY_AFTER_S,
                 ) from error
-            attributes[names.ATTR_GRAMMAR_ENGINE] = report.engine
+            attributes[names.ATTR_GRAMMAR_ENGINE] = report.prepared.engine
             attributes[names.ATTR_COMPILE_CACHED] = report.cached
+            return report.prepared
 
 
 def _num_chars(prompt: Prompt) -> int:

@@ -8,8 +8,7 @@ valid outputs as it is or makes it smaller, never larger.
 """
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 from grammar import keyword_values as values
@@ -36,23 +35,8 @@ Schema = dict[str, Any]
 Rules = Callable[[Schema, str], Schema]
 
 
-@dataclass(frozen=True, slots=True)
-class CheckedSchema:
-    """`text` is what the engine gets; `pointers` say where the client wrote each keyword."""
-
-    text: str
-    pointers: Mapping[str, tuple[str, ...]]
-
-    def pointer_of(self, message: str) -> tuple[str, str | None]:
-        """(pointer, keyword) of an engine's refusal, where only one place can be meant."""
-        named = [keyword for keyword in self.pointers if keyword in message]
-        if len(named) == 1 and len(self.pointers[named[0]]) == 1:
-            return self.pointers[named[0]][0], named[0]
-        return "", None
-
-
-def check_schema(text: str, engine: EngineName) -> CheckedSchema:
-    """The schema in the form that `engine` enforces wholly.
+def check_schema(text: str, engine: EngineName) -> str:
+    """The schema's text in the form that `engine` enforces wholly.
 
     Raises: UnsupportedConstraint with the JSON Pointer of the first keyword that it does not
     enforce, or that is malformed.
@@ -64,10 +48,7 @@ def check_schema(text: str, engine: EngineName) -> CheckedSchema:
         require_base_case(checked)
     except RecursionError as error:
         raise UnsupportedConstraint("the schema is nested too deeply") from error
-    return CheckedSchema(
-        text=json.dumps(checked, ensure_ascii=False, separators=(",", ":")),
-        pointers={keyword: tuple(found) for keyword, found in checker.pointers.items()},
-    )
+    return json.dumps(checked, ensure_ascii=False, separators=(",", ":"))
 
 
 def _rules_of(engine: EngineName) -> Rules:
@@ -87,7 +68,6 @@ class SchemaChecker:
         self._draft = _draft_of(document)
         self._references = References(document)
         self._num_schemas = 0
-        self.pointers: dict[str, list[str]] = {}
 
     def check(self) -> Schema:
         """The rebuilt schema, referenced schemas under `$defs`."""
@@ -113,7 +93,6 @@ class SchemaChecker:
             place = child(pointer, keyword)
             if self._is_annotation(keyword, value, place):
                 continue
-            self.pointers.setdefault(keyword, []).append(place)
             rebuilt[keyword] = self._value(keyword, value, place, depth=depth)
         rebuilt = self._settle_one_of(schema, rebuilt)
         rebuilt = values.settle_arrays(rebuilt, pointer, draft=self._draft)

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer
 
-from grammar.coverage import CheckedSchema, check_schema
+from grammar.coverage import check_schema
 from grammar.ecma_regex import rust_pattern
 from grammar.ending_matcher import EndingMatcher, VocabularyBits
 from grammar.errors import GrammarError, MatcherFailed, UnsupportedConstraint
 from grammar.literals import checked_regex, choice_strings
 from grammar.matcher import MaskRow, Vocabulary
-from grammar.spec import ConstraintSpec, EngineName
+from grammar.spec import ConstraintSpec, EngineName, GrammarForm, PreparedConstraint
 from grammar.special_texts import without_special_texts
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ JSON_OPTIONS: "JsonCompileOptions" = {
 
 
 class LLGuidanceEngine:
-    """llguidance bound to one vocabulary. `compile` may be called from any thread."""
+    """llguidance bound to one vocabulary. Its methods may be called from any thread."""
 
     name: EngineName = "llguidance"
 
@@ -53,14 +53,18 @@ class LLGuidanceEngine:
         except (ValueError, RuntimeError) as error:
             raise GrammarError(f"llguidance cannot use this tokenizer: {error}") from error
 
-    def compile(self, spec: ConstraintSpec) -> EndingMatcher:
-        """See GrammarEngine.compile. Releases the GIL while the grammar is built."""
-        schema = check_schema(spec.value, self.name) if spec.kind == "json_schema" else None
-        grammar = _grammar(spec, schema)
+    def prepare(self, spec: ConstraintSpec) -> PreparedConstraint:
+        """See GrammarEngine.prepare."""
+        form, grammar = _grammar(spec)
+        return PreparedConstraint(self.name, form, grammar)
+
+    def build(self, prepared: PreparedConstraint) -> EndingMatcher:
+        """See GrammarEngine.build. Releases the GIL while the grammar is built."""
+        grammar = _wrapped(prepared)
         matcher = LLMatcher(self._tokenizer, grammar, log_level=0, limits=self._limits)
         complaint = matcher.get_error() or "; ".join(matcher.get_grammar_warnings())
         if complaint:
-            raise _refusal(_one_line(complaint), schema)
+            raise UnsupportedConstraint(_one_line(complaint))
         return EndingMatcher(LLGuidanceParser(matcher), self._bits)
 
 
@@ -106,15 +110,21 @@ class LLGuidanceParser:
             raise MatcherFailed(_one_line(self._matcher.get_error()))
 
 
-def _grammar(spec: ConstraintSpec, schema: CheckedSchema | None) -> str:
+def _grammar(spec: ConstraintSpec) -> tuple[GrammarForm, str]:
     if spec.kind == "regex":
-        return LLMatcher.grammar_from_regex(rust_pattern(checked_regex(spec.value), pointer=""))
+        return "regex", rust_pattern(checked_regex(spec.value), pointer="")
     if spec.kind == "choice":
         # One regex, not alternatives of a grammar: those are limited to 2,000 a row.
-        alternatives = map(_escaped, choice_strings(spec.value))
-        return LLMatcher.grammar_from_regex("|".join(alternatives))
-    text = schema.text if schema is not None else '{"type":"object"}'
-    return LLMatcher.grammar_from_json_schema(text, overrides=JSON_OPTIONS)
+        return "regex", "|".join(map(_escaped, choice_strings(spec.value)))
+    if spec.kind == "json_object":
+        return "json_schema", '{"type":"object"}'
+    return "json_schema", check_schema(spec.value, "llguidance")
+
+
+def _wrapped(prepared: PreparedConstraint) -> str:
+    if prepared.form == "regex":
+        return LLMatcher.grammar_from_regex(prepared.grammar)
+    return LLMatcher.grammar_from_json_schema(prepared.grammar, overrides=JSON_OPTIONS)
 
 
 def _escaped(text: str) -> str:
@@ -123,11 +133,6 @@ def _escaped(text: str) -> str:
         character if character.isascii() and character.isalnum() else f"\\x{{{ord(character):x}}}"
         for character in text
     )
-
-
-def _refusal(message: str, schema: CheckedSchema | None) -> UnsupportedConstraint:
-    pointer, keyword = schema.pointer_of(message) if schema is not None else ("", None)
-    return UnsupportedConstraint(message, pointer=pointer, keyword=keyword)
 
 
 def _one_line(message: str) -> str:

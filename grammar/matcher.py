@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from grammar.spec import ConstraintSpec
+from grammar.spec import ConstraintSpec, PreparedConstraint
 
 MaskRow = npt.NDArray[np.int32]
 
@@ -57,13 +57,24 @@ class Matcher(Protocol):
 
 
 class GrammarEngine(Protocol):
-    """One library, bound to one vocabulary. Thread-safe for `compile`."""
+    """One library, bound to one vocabulary. Thread-safe."""
 
     @property
     def name(self) -> str: ...
 
-    def compile(self, spec: ConstraintSpec) -> Matcher:
-        """A matcher in its initial state, to be forked per request.
+    def prepare(self, spec: ConstraintSpec) -> PreparedConstraint:
+        """The grammar that enforces the constraint; plain work on text, without the library.
 
         Raises: UnsupportedConstraint with the JSON Pointer of what cannot be enforced.
         """
+
+    def build(self, prepared: PreparedConstraint) -> Matcher:
+        """A matcher in its initial state, to be forked per request.
+
+        Raises: UnsupportedConstraint for what the library refuses.
+        """
+
+
+def compile_constraint(engine: GrammarEngine, spec: ConstraintSpec) -> Matcher:
+    """Both halves at once, for who has no use for the prepared form."""
+    return engine.build(engine.prepare(spec))

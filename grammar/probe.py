@@ -12,7 +12,7 @@ from grammar.errors import GrammarError, UnsupportedConstraint
 from grammar.matcher import Vocabulary
 from grammar.probe_frames import Verdict
 from grammar.probe_process import ChildGone, ProbeProcess
-from grammar.spec import ConstraintSpec
+from grammar.spec import ConstraintSpec, PreparedConstraint
 
 MAX_CHILDREN = 2
 # Children that may turn out to be dead when they get a job, before something must be wrong.
@@ -22,12 +22,12 @@ DEFAULT_MEMORY_LIMIT_BYTES = 1024 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ProbeReport:
-    """A constraint that can be enforced. `compile_ms` includes the first mask; it is that of
-    the first check where `cached`."""
+    """A constraint that can be enforced, and the grammar that does it. `compile_ms` includes the
+    first mask; it is that of the first check where `cached`."""
 
     cached: bool
     compile_ms: float
-    engine: str
+    prepared: PreparedConstraint
 
 
 @dataclass(eq=False)
@@ -92,8 +92,8 @@ class ConstraintProbe:
         remembered = self._verdicts.get(key)
         if remembered is not None:
             self._verdicts.move_to_end(key)
-            return _report(spec, remembered, cached=True)
-        return _report(spec, await self._shared_verdict(key, spec), cached=False)
+            return _report(remembered, cached=True)
+        return _report(await self._shared_verdict(key, spec), cached=False)
 
     async def _shared_verdict(self, key: str, spec: ConstraintSpec) -> Verdict:
         check = self._checks.get(key)
@@ -163,9 +163,8 @@ async def _end(task: asyncio.Task[Verdict]) -> None:
     await asyncio.wait([task])
 
 
-def _report(spec: ConstraintSpec, verdict: Verdict, *, cached: bool) -> ProbeReport:
-    if verdict.reason is not None:
-        raise UnsupportedConstraint(
-            verdict.reason, pointer=verdict.pointer, keyword=verdict.keyword
-        )
-    return ProbeReport(cached=cached, compile_ms=verdict.compile_ms, engine=spec.engine)
+def _report(verdict: Verdict, *, cached: bool) -> ProbeReport:
+    if verdict.prepared is None:
+        reason = verdict.reason or "the constraint cannot be enforced"
+        raise UnsupportedConstraint(reason, pointer=verdict.pointer, keyword=verdict.keyword)
+    return ProbeReport(cached=cached, compile_ms=verdict.compile_ms, prepared=verdict.prepared)

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from grammar.spec import ConstraintSpec
+from grammar.spec import ConstraintSpec, PreparedConstraint
 
 LENGTH_BYTES = 4
 
@@ -34,9 +34,11 @@ class Broken(msgspec.Struct, frozen=True, tag=True):
 
 
 class Verdict(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
-    """The outcome of a job. `reason` None = it compiles and has a first mask."""
+    """The outcome of a job. `prepared` is there if it compiles and has a first mask, otherwise
+    `reason`."""
 
     compile_ms: float
+    prepared: PreparedConstraint | None = None
     reason: str | None = None
     pointer: str = ""
     keyword: str | None = None

@@ -33,7 +33,7 @@ from grammar.probe_frames import (
     decode_to_child,
     encode,
 )
-from grammar.spec import ConstraintSpec, EngineName
+from grammar.spec import ConstraintSpec, EngineName, PreparedConstraint
 
 PR_SET_PDEATHSIG = 1
 IDLE_NICENESS = 19
@@ -61,23 +61,29 @@ class ProbeWorker:
         started = time.perf_counter()
         try:
             with _limited_memory(self._memory_limit_bytes), _warnings_as_errors():
-                self._compile(engine, spec)
+                prepared = self._compile(engine, spec)
         except UnsupportedConstraint as error:
             return Verdict(
-                _elapsed_ms(started), error.reason[:MAX_REASON_CHARS], error.pointer, error.keyword
+                _elapsed_ms(started),
+                reason=error.reason[:MAX_REASON_CHARS],
+                pointer=error.pointer,
+                keyword=error.keyword,
             )
         except MemoryError:
-            return Verdict(_elapsed_ms(started), "out of memory", out_of_memory=True)
+            return Verdict(_elapsed_ms(started), reason="out of memory", out_of_memory=True)
         except BaseException as error:  # a panic of a Rust library is no Exception
-            return Verdict(_elapsed_ms(started), f"the engine failed: {error}"[:MAX_REASON_CHARS])
-        return Verdict(_elapsed_ms(started))
+            reason = f"the engine failed: {error}"[:MAX_REASON_CHARS]
+            return Verdict(_elapsed_ms(started), reason=reason)
+        return Verdict(_elapsed_ms(started), prepared)
 
-    def _compile(self, engine: GrammarEngine, spec: ConstraintSpec) -> None:
-        matcher = engine.compile(spec)
+    def _compile(self, engine: GrammarEngine, spec: ConstraintSpec) -> PreparedConstraint:
+        prepared = engine.prepare(spec)
+        matcher = engine.build(prepared)
         row = np.zeros(mask_words(self._vocabulary.vocab_size), dtype=np.int32)
         matcher.fill(row)
         if spec.kind != "regex" and matcher.is_accepting():
             raise UnsupportedConstraint("no output satisfies the constraint")
+        return prepared
 
 
 def main() -> None:

@@ -9,12 +9,12 @@ import numpy as np
 import torch
 import xgrammar
 
-from grammar.coverage import CheckedSchema, check_schema
+from grammar.coverage import check_schema
 from grammar.ending_matcher import EndingMatcher, VocabularyBits
 from grammar.errors import MatcherFailed, UnsupportedConstraint
 from grammar.literals import checked_regex, choice_strings
 from grammar.matcher import MaskRow, Vocabulary
-from grammar.spec import ConstraintSpec, EngineName
+from grammar.spec import ConstraintSpec, EngineName, GrammarForm, PreparedConstraint
 from grammar.token_bytes import token_bytes
 from grammar.xgrammar_rules import check_xgrammar_regex
 
@@ -29,7 +29,7 @@ SOURCE_PLACE = re.compile(r"^\[[0-9:]+\] \S+:\d+: ")
 
 
 class XGrammarEngine:
-    """xgrammar bound to one vocabulary. `compile` may be called from any thread."""
+    """xgrammar bound to one vocabulary. Its methods may be called from any thread."""
 
     name: EngineName = "xgrammar"
 
@@ -41,30 +41,26 @@ class XGrammarEngine:
         self._compiler = self._new_compiler(vocabulary, UNTRUSTED, tokens)
         self._json_compiler = self._new_compiler(vocabulary, UNTRUSTED_IN_JSON, tokens)
 
-    def compile(self, spec: ConstraintSpec) -> EndingMatcher:
-        """See GrammarEngine.compile."""
-        schema = check_schema(spec.value, self.name) if spec.kind == "json_schema" else None
+    def prepare(self, spec: ConstraintSpec) -> PreparedConstraint:
+        """See GrammarEngine.prepare."""
+        form, grammar = _grammar(spec)
+        return PreparedConstraint(self.name, form, grammar)
+
+    def build(self, prepared: PreparedConstraint) -> EndingMatcher:
+        """See GrammarEngine.build."""
         try:
-            matcher = xgrammar.GrammarMatcher(self._compiled(spec, schema))
+            matcher = xgrammar.GrammarMatcher(self._compiled(prepared))
         except (RuntimeError, ValueError) as error:
-            message = SOURCE_PLACE.sub("", str(error)).strip()
-            pointer, keyword = schema.pointer_of(message) if schema else ("", None)
-            raise UnsupportedConstraint(message, pointer=pointer, keyword=keyword) from error
+            raise UnsupportedConstraint(SOURCE_PLACE.sub("", str(error)).strip()) from error
         return EndingMatcher(XGrammarParser(matcher, self._bits), self._bits)
 
-    def _compiled(
-        self, spec: ConstraintSpec, schema: CheckedSchema | None
-    ) -> xgrammar.CompiledGrammar:
-        if spec.kind == "regex":
-            return self._compiler.compile_regex(check_xgrammar_regex(checked_regex(spec.value)))
-        if spec.kind == "choice":
-            alternatives = " | ".join(map(_ebnf_string, choice_strings(spec.value)))
-            return self._compiler.compile_grammar(f"root ::= {alternatives}")
+    def _compiled(self, prepared: PreparedConstraint) -> xgrammar.CompiledGrammar:
+        if prepared.form == "regex":
+            return self._compiler.compile_regex(prepared.grammar)
+        if prepared.form == "ebnf":
+            return self._compiler.compile_grammar(prepared.grammar)
         return self._json_compiler.compile_json_schema(
-            schema.text if schema is not None else JSON_OBJECT,
-            any_whitespace=False,
-            separators=(",", ":"),
-            strict_mode=False,
+            prepared.grammar, any_whitespace=False, separators=(",", ":"), strict_mode=False
         )
 
     def _new_compiler(
@@ -118,6 +114,16 @@ class XGrammarParser:
         self.fill(row)
         self._bits.keep_text(row)
         return not row.any()
+
+
+def _grammar(spec: ConstraintSpec) -> tuple[GrammarForm, str]:
+    if spec.kind == "regex":
+        return "regex", check_xgrammar_regex(checked_regex(spec.value))
+    if spec.kind == "choice":
+        return "ebnf", f"root ::= {' | '.join(map(_ebnf_string, choice_strings(spec.value)))}"
+    if spec.kind == "json_object":
+        return "json_schema", JSON_OBJECT
+    return "json_schema", check_schema(spec.value, "xgrammar")
 
 
 def _ebnf_string(text: str) -> str:

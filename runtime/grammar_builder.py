@@ -15,7 +15,7 @@ from queue import SimpleQueue
 from grammar.engines import load_engine
 from grammar.errors import GrammarError
 from grammar.matcher import GrammarEngine, Matcher, Vocabulary
-from grammar.spec import ConstraintSpec, EngineName
+from grammar.spec import EngineName, PreparedConstraint
 
 EngineLoader = Callable[[EngineName, Vocabulary], GrammarEngine]
 
@@ -36,8 +36,8 @@ class Build:
     """One constraint on its way to a matcher. `outcome` is None until it is there; it is set
     once, by the side thread, and read by the engine loop."""
 
-    def __init__(self, spec: ConstraintSpec) -> None:
-        self.spec = spec
+    def __init__(self, prepared: PreparedConstraint) -> None:
+        self.prepared = prepared
         self.outcome: BuildOutcome | None = None
         self.num_waiting = 0
 
@@ -68,13 +68,13 @@ class GrammarBuilder:
         self._thread = threading.Thread(target=self._run, name="grammar-builder", daemon=True)
         self._thread.start()
 
-    def start(self, spec: ConstraintSpec) -> Build:
+    def start(self, prepared: PreparedConstraint) -> Build:
         """The build of this constraint: finished, under way, or queued now."""
-        key = spec.key()
+        key = prepared.key()
         with self._lock:
             build = self._builds.get(key)
             if build is None:
-                build = self._builds[key] = Build(spec)
+                build = self._builds[key] = Build(prepared)
                 self._inbox.put(build)
             self._builds.move_to_end(key)
             build.num_waiting += 1
@@ -100,7 +100,7 @@ class GrammarBuilder:
         while (build := self._inbox.get()) is not None:
             if not self._is_wanted(build):
                 continue
-            outcome = self._build(build.spec)
+            outcome = self._build(build.prepared)
             if outcome.error is not None:
                 self._forget(build)
             build.outcome = outcome
@@ -111,25 +111,25 @@ class GrammarBuilder:
         """Under the lock, so that a build is either begun or gone from the cache."""
         with self._lock:
             if build.num_waiting == 0:
-                del self._builds[build.spec.key()]
+                del self._builds[build.prepared.key()]
             return build.num_waiting > 0
 
     def _forget(self, build: Build) -> None:
         """A failure is not kept: it may have been the machine's, not the constraint's."""
         with self._lock:
-            del self._builds[build.spec.key()]
+            del self._builds[build.prepared.key()]
 
-    def _build(self, spec: ConstraintSpec) -> BuildOutcome:
+    def _build(self, prepared: PreparedConstraint) -> BuildOutcome:
         start_ns = self._clock()
         matcher: Matcher | None = None
         error: str | None = None
         try:
-            matcher = self._engine(spec.engine).compile(spec)
+            matcher = self._engine(prepared.engine).build(prepared)
         except GrammarError as failure:
             error = str(failure)
         # A panic in a Rust library arrives as a BaseException; it must not end the thread.
         except BaseException as failure:
-            _log.exception("building a %s constraint failed", spec.kind)
+            _log.exception("building a %s grammar failed", prepared.form)
             error = f"the constraint could not be built: {type(failure).__name__}"
         return BuildOutcome(matcher, error, start_ns=start_ns, end_ns=self._clock())
 

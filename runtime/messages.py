@@ -10,9 +10,9 @@ from typing import Literal
 
 import msgspec
 
-from grammar.spec import ConstraintSpec
+from grammar.spec import PreparedConstraint
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 
 AttributeValue = str | int | float | bool
 FinishReason = Literal["stop", "length"]
@@ -78,7 +78,7 @@ class Submit(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     prompt_token_ids: list[int]
     sampling: Sampling
     num_choices: int = 1
-    constraint: ConstraintSpec | None = None
+    constraint: PreparedConstraint | None = None
     namespace: bytes = b""
     use_cache: bool = True
     queue_deadline_ns: int = 0

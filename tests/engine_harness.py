@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from grammar.spec import ConstraintSpec
+from grammar.spec import PreparedConstraint
 from prefix_cache import PrefixCache
 from runtime.batch import Executor, RowKey
 from runtime.config import RuntimeConfig
@@ -98,7 +98,7 @@ def make_submit(
     max_tokens: int = 8,
     num_choices: int = 1,
     sampling: Sampling | None = None,
-    constraint: ConstraintSpec | None = None,
+    constraint: PreparedConstraint | None = None,
     namespace: bytes = b"",
     use_cache: bool = True,
     queue_deadline_ns: int = 0,
@@ -125,7 +125,7 @@ def make_sequence(
     sampling: Sampling | None = None,
     namespace: bytes = b"",
     use_cache: bool = True,
-    constraint: ConstraintSpec | None = None,
+    constraint: PreparedConstraint | None = None,
 ) -> Sequence:
     """One choice of a request that is nowhere queued."""
     submit = make_submit(

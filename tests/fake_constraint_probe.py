@@ -4,14 +4,14 @@ import asyncio
 from dataclasses import dataclass
 
 from grammar.errors import GrammarError
-from grammar.spec import ConstraintSpec
+from grammar.spec import ConstraintSpec, PreparedConstraint
 
 
 @dataclass(frozen=True, slots=True)
 class FakeReport:
     cached: bool
     compile_ms: float
-    engine: str
+    prepared: PreparedConstraint
 
 
 class FakeConstraintProbe:
@@ -43,4 +43,5 @@ class FakeConstraintProbe:
                 self.num_waiting -= 1
         if self.error is not None:
             raise self.error
-        return FakeReport(cached=is_cached, compile_ms=1.0, engine=spec.engine)
+        prepared = PreparedConstraint(spec.engine, "json_schema", spec.value)
+        return FakeReport(cached=is_cached, compile_ms=1.0, prepared=prepared)

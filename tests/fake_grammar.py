@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from grammar.errors import MatcherFailed, UnsupportedConstraint
 from grammar.matcher import MaskRow, Vocabulary
-from grammar.spec import ConstraintSpec, EngineName
+from grammar.spec import ConstraintSpec, EngineName, PreparedConstraint
 from tests.engine_harness import EOS
 
 # The value of a spec that cannot be compiled, of one whose matcher breaks, and of one that panics.
@@ -15,11 +15,16 @@ BROKEN = "broken"
 PANIC = "panic"
 
 
-def script_spec(*allowed: Sequence[int], accepting_from: int | None = None) -> ConstraintSpec:
+def scripted(*allowed: Sequence[int], accepting_from: int | None = None) -> PreparedConstraint:
     """Position i of the output must be one of allowed[i]; after the last only the end."""
     lengths = len(allowed) if accepting_from is None else accepting_from
     value = json.dumps({"allowed": [list(ids) for ids in allowed], "accepting_from": lengths})
-    return ConstraintSpec(kind="regex", value=value)
+    return prepared(value)
+
+
+def prepared(grammar: str) -> PreparedConstraint:
+    """A constraint that the fake engine builds by its text alone."""
+    return PreparedConstraint("llguidance", "regex", grammar)
 
 
 class ScriptMatcher:
@@ -90,16 +95,19 @@ class FakeGrammarEngine:
         self.gate = threading.Event()
         self.gate.set()
 
-    def compile(self, spec: ConstraintSpec) -> ScriptMatcher:
+    def prepare(self, spec: ConstraintSpec) -> PreparedConstraint:
+        return prepared(spec.value)
+
+    def build(self, prepared: PreparedConstraint) -> ScriptMatcher:
         assert self.gate.wait(10.0), "the test never opened the gate"
-        self.compiled.append(spec.value)
-        if spec.value == UNSUPPORTED:
+        self.compiled.append(prepared.grammar)
+        if prepared.grammar == UNSUPPORTED:
             raise UnsupportedConstraint("lookbehind is not supported")
-        if spec.value == PANIC:
+        if prepared.grammar == PANIC:
             raise Panic
-        if spec.value == BROKEN:
+        if prepared.grammar == BROKEN:
             return BrokenMatcher([[1]], 1)
-        script = json.loads(spec.value)
+        script = json.loads(prepared.grammar)
         return ScriptMatcher(script["allowed"], script["accepting_from"])
 
     def load(self, _name: EngineName, _vocabulary: Vocabulary) -> "FakeGrammarEngine":

@@ -9,7 +9,7 @@ import pytest
 from grammar.matcher import Vocabulary
 from runtime.grammar_builder import GrammarBuilder
 from tests.engine_harness import EOS, GATEWAY, VOCAB_SIZE, EngineHarness, alone, make_submit
-from tests.fake_grammar import FakeGrammarEngine, script_spec
+from tests.fake_grammar import FakeGrammarEngine, scripted
 
 if TYPE_CHECKING:
     from runtime.messages import Submit
@@ -45,7 +45,7 @@ def test_abort_before_the_first_step(harness: EngineHarness) -> None:
 
 def test_abort_while_the_matcher_is_built(held_grammar: GrammarBuilder) -> None:
     harness = EngineHarness(grammar=held_grammar)
-    harness.submit(make_submit("a", LONG, constraint=script_spec([1])))
+    harness.submit(make_submit("a", LONG, constraint=scripted([1])))
     harness.step()
     assert (harness.stats.num_waiting, harness.stats.pages_held) == (1, 0)
     harness.abort("a")

@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from grammar.matcher import Vocabulary
-from grammar.spec import ConstraintSpec
 from runtime.grammar_builder import GrammarBuilder
 from runtime.messages import ErrorCode, Sampling, Submit
 from telemetry import names
 from tests.engine_harness import EOS, VOCAB_SIZE, Answer, EngineHarness, alone, make_submit
-from tests.fake_grammar import BROKEN, UNSUPPORTED, FakeGrammarEngine, script_spec
+from tests.fake_grammar import BROKEN, UNSUPPORTED, FakeGrammarEngine, prepared, scripted
 
 PROMPT = list(range(40))
 MakeHarness = Callable[..., "GrammarHarness"]
@@ -66,7 +65,7 @@ def bench(make_harness: MakeHarness) -> GrammarHarness:
 
 
 def test_every_token_is_one_that_the_constraint_allows(bench: GrammarHarness) -> None:
-    answer = bench.ask(make_submit("a", PROMPT, constraint=script_spec([3, 4], [5], [6, 7])))
+    answer = bench.ask(make_submit("a", PROMPT, constraint=scripted([3, 4], [5], [6, 7])))
     first, second, third = answer.token_ids
     assert (first in (3, 4), second, third in (6, 7)) == (True, 5, True)
     assert (answer.finish_reason, answer.last.stop_token_id) == ("stop", None)
@@ -76,19 +75,19 @@ def test_an_end_that_the_grammar_offers_wins_over_ignore_eos_and_min_tokens(
     bench: GrammarHarness,
 ) -> None:
     sampling = Sampling(max_tokens=9, min_tokens=9, ignore_eos=True)
-    spec = script_spec([EOS], [1], accepting_from=0)
+    spec = scripted([EOS], [1], accepting_from=0)
     answer = bench.ask(make_submit("a", PROMPT, sampling=sampling, constraint=spec))
     assert (answer.token_ids, answer.last.stop_token_id) == ([EOS], EOS)
 
 
 def test_a_constrained_choice_may_run_out_of_tokens(bench: GrammarHarness) -> None:
-    answer = bench.ask(make_submit("a", PROMPT, max_tokens=2, constraint=script_spec(*[[1]] * 5)))
+    answer = bench.ask(make_submit("a", PROMPT, max_tokens=2, constraint=scripted(*[[1]] * 5)))
     assert (answer.token_ids, answer.finish_reason) == ([1, 1], "length")
 
 
 def test_a_pending_build_holds_no_slot_and_no_page_and_stops_nobody(bench: GrammarHarness) -> None:
     bench.grammar_engine.gate.clear()
-    bench.submit(make_submit("waits", PROMPT, constraint=script_spec([1])))
+    bench.submit(make_submit("waits", PROMPT, constraint=scripted([1])))
     other = make_submit("goes", PROMPT)
     bench.submit(other)
     bench.run()
@@ -106,7 +105,7 @@ def test_the_wait_for_a_matcher_is_in_the_queue_phase_and_has_a_phase_of_its_own
     bench: GrammarHarness,
 ) -> None:
     bench.grammar_engine.gate.clear()
-    bench.submit(make_submit("a", PROMPT, constraint=script_spec([1])))
+    bench.submit(make_submit("a", PROMPT, constraint=scripted([1])))
     bench.step()
     bench.grammar_engine.gate.set()
     bench.wait_for_build()
@@ -124,7 +123,7 @@ def test_the_wait_for_a_matcher_is_in_the_queue_phase_and_has_a_phase_of_its_own
 
 def test_a_known_constraint_is_not_built_again(bench: GrammarHarness) -> None:
     for request_id in ("a", "b"):
-        bench.ask(make_submit(request_id, PROMPT, constraint=script_spec([1], [2])))
+        bench.ask(make_submit(request_id, PROMPT, constraint=scripted([1], [2])))
     assert len(bench.grammar_engine.compiled) == 1
     compiles = [
         phase for phase in bench.answer("b").phases if phase.name == names.SPAN_GRAMMAR_COMPILE
@@ -134,7 +133,7 @@ def test_a_known_constraint_is_not_built_again(bench: GrammarHarness) -> None:
 
 
 def test_each_choice_has_a_matcher_of_its_own(bench: GrammarHarness) -> None:
-    spec = script_spec(list(range(90)), [1, 2, 3, 4], [5])
+    spec = scripted(list(range(90)), [1, 2, 3, 4], [5])
     bench.ask(make_submit("a", PROMPT, num_choices=3, constraint=spec))
     answers = [bench.answer("a", choice) for choice in range(3)]
     assert [answer.finish_reason for answer in answers] == ["stop"] * 3
@@ -147,7 +146,7 @@ def test_a_constraint_that_cannot_be_built_fails_every_choice_and_nothing_else(
 ) -> None:
     other = make_submit("goes", PROMPT)
     bench.submit(other)
-    bad = ConstraintSpec(kind="regex", value=UNSUPPORTED)
+    bad = prepared(UNSUPPORTED)
     bench.submit(make_submit("fails", PROMPT, num_choices=2, constraint=bad))
     bench.wait_for_build()
     bench.run()
@@ -162,7 +161,7 @@ def test_a_matcher_that_breaks_fails_its_choice_alone(
 ) -> None:
     other = make_submit("goes", PROMPT)
     bench.submit(other)
-    broken = make_submit("fails", PROMPT, constraint=ConstraintSpec(kind="regex", value=BROKEN))
+    broken = make_submit("fails", PROMPT, constraint=prepared(BROKEN))
     answer = bench.ask(broken)
     assert (answer.error_code, answer.token_ids) == (ErrorCode.CONSTRAINT_FAILED, [])
     assert "mask" in caplog.text
@@ -171,7 +170,7 @@ def test_a_matcher_that_breaks_fails_its_choice_alone(
 
 
 def test_a_constraint_that_leaves_no_token_is_an_error_not_a_token(bench: GrammarHarness) -> None:
-    answer = bench.ask(make_submit("a", PROMPT, constraint=script_spec([1], [], [2])))
+    answer = bench.ask(make_submit("a", PROMPT, constraint=scripted([1], [], [2])))
     assert (answer.token_ids, answer.error_code) == ([1], ErrorCode.CONSTRAINT_FAILED)
     bench.assert_idle()
 
@@ -179,7 +178,7 @@ def test_a_constraint_that_leaves_no_token_is_an_error_not_a_token(bench: Gramma
 def test_a_matchers_state_survives_preemption(make_harness: MakeHarness) -> None:
     harness = make_harness(num_pages=8, watermark=0.0)
     harness.expect_short_answers()
-    script = script_spec(*[[number % 90] for number in range(70)])
+    script = scripted(*[[number % 90] for number in range(70)])
     for number in range(3):
         prompt = [number] * 20
         harness.submit(make_submit(f"r{number}", prompt, max_tokens=90, constraint=script))
@@ -192,5 +191,5 @@ def test_a_matchers_state_survives_preemption(make_harness: MakeHarness) -> None
 
 def test_without_grammar_engines_a_constraint_is_refused() -> None:
     harness = EngineHarness()
-    answer = harness.ask(make_submit("a", PROMPT, constraint=script_spec([1])))
+    answer = harness.ask(make_submit("a", PROMPT, constraint=scripted([1])))
     assert answer.error_code is ErrorCode.CONSTRAINT_FAILED

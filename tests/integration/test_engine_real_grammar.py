@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from grammar.engines import load_engine
 from grammar.matcher import Vocabulary
 from grammar.spec import ConstraintSpec
 from runtime.grammar_builder import GrammarBuilder
@@ -36,6 +37,7 @@ class Bench:
         vocabulary = Vocabulary(
             model.tokenizer.to_str(), model.info.vocab_size, model.info.eos_token_ids
         )
+        self.grammar = load_engine("llguidance", vocabulary)
         self.builder = GrammarBuilder(vocabulary, on_ready=self.rings.release)
 
     def ask(self, spec: ConstraintSpec, *, num_choices: int = 1) -> list[str]:
@@ -43,8 +45,15 @@ class Bench:
         sampling = Sampling(max_tokens=60, temperature=1.0, min_tokens=50, ignore_eos=True, seed=3)
         engine = self.model.engine(grammar=self.builder)
         prompt = self.model.encode(PROMPT)
+        constraint = self.grammar.prepare(spec)
         engine.submit(
-            make_submit("a", prompt, sampling=sampling, constraint=spec, num_choices=num_choices)
+            make_submit(
+                "a",
+                prompt,
+                sampling=sampling,
+                constraint=constraint,
+                num_choices=num_choices,
+            )
         )
         while not engine.engine.has_work():
             assert self.rings.acquire(timeout=60.0), "the constraint was never built"

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from grammar.errors import UnsupportedConstraint
+from grammar.matcher import compile_constraint
 from tests.grammar_walk import json_schema
 from tests.property.grammar_schemas import schemas
 from tests.property.test_grammar_soundness import loaded
@@ -34,7 +35,7 @@ def test_a_damaged_schema_is_compiled_or_refused_and_never_anything_else(
 ) -> None:
     engine, texts = loaded("llguidance")
     try:
-        matcher = engine.compile(json_schema(damage(schema, random.Random(seed))))
+        matcher = compile_constraint(engine, json_schema(damage(schema, random.Random(seed))))
     except UnsupportedConstraint as error:
         refusal: UnsupportedConstraint | None = error
     else:

@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 
 from grammar.engines import load_engine
 from grammar.errors import UnsupportedConstraint
-from grammar.matcher import GrammarEngine, Matcher
+from grammar.matcher import GrammarEngine, Matcher, compile_constraint
 from grammar.spec import EngineName
 from tests.grammar_walk import Texts, json_schema
 from tests.property.grammar_schemas import schemas
@@ -36,7 +36,7 @@ def loaded(name: EngineName) -> tuple[GrammarEngine, Texts]:
 def compiled(name: EngineName, schema: Any) -> Matcher:
     """A matcher, where the engine enforces the schema; other examples are skipped."""
     try:
-        return loaded(name)[0].compile(json_schema(schema, name))
+        return compile_constraint(loaded(name)[0], json_schema(schema, name))
     except UnsupportedConstraint:
         assume(False)
         raise

@@ -22,7 +22,7 @@ from gateway.generation import (
 )
 from gateway.token_generator import TokenGenerator
 from gateway.tokenizer import Tokenizer
-from grammar.spec import ConstraintSpec
+from grammar.spec import ConstraintSpec, PreparedConstraint
 from runtime.gguf_vocabulary import build_tokenizer_json
 from runtime.messages import EngineFault, ErrorCode, Sampling, Submit, TokenEvent, TraceContext
 from telemetry import names
@@ -140,7 +140,7 @@ async def test_everything_the_runtime_needs_is_in_the_submit() -> None:
             prompt_token_ids=[1, 2],
             sampling=Sampling(max_tokens=32, temperature=0.5, seed=7),
             num_choices=2,
-            constraint=spec,
+            constraint=PreparedConstraint("llguidance", "json_schema", "a+"),
             namespace=b"salt",
             queue_deadline_ns=2**62,
             deadline_ns=2**62 + 1,

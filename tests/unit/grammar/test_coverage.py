@@ -12,7 +12,7 @@ from grammar.keywords import ASSERTED_FORMATS, misspelled
 
 def checked(schema: Any, engine: Any = "llguidance") -> Any:
     text = schema if isinstance(schema, str) else json.dumps(schema)
-    return json.loads(check_schema(text, engine).text)
+    return json.loads(check_schema(text, engine))
 
 
 def refusal(schema: Any, engine: Any = "llguidance") -> UnsupportedConstraint:

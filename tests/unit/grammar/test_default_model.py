@@ -7,7 +7,7 @@ from functools import cache
 import pytest
 
 from grammar.engines import load_engine
-from grammar.matcher import Vocabulary
+from grammar.matcher import Vocabulary, compile_constraint
 from grammar.spec import ConstraintSpec, EngineName
 from runtime.model_source import open_model
 from tests.grammar_walk import Texts
@@ -34,8 +34,8 @@ def vocabulary() -> Vocabulary:
 @needs_model
 @pytest.mark.parametrize("name", ["llguidance", "xgrammar"])
 def test_outputs_through_the_default_vocabulary_fit_the_schema(name: EngineName) -> None:
-    matcher = load_engine(name, vocabulary()).compile(
-        ConstraintSpec("json_schema", json.dumps(SCHEMA), name)
+    matcher = compile_constraint(
+        load_engine(name, vocabulary()), ConstraintSpec("json_schema", json.dumps(SCHEMA), name)
     )
     texts = Texts(vocabulary())
     opening = matcher.forced_tokens()
@@ -48,7 +48,8 @@ def test_outputs_through_the_default_vocabulary_fit_the_schema(name: EngineName)
 
 @needs_model
 def test_forced_tokens_are_those_of_the_tokenizer() -> None:
-    matcher = load_engine("llguidance", vocabulary()).compile(
-        ConstraintSpec("choice", json.dumps(["The answer is 42."]))
+    matcher = compile_constraint(
+        load_engine("llguidance", vocabulary()),
+        ConstraintSpec("choice", json.dumps(["The answer is 42."])),
     )
     assert matcher.forced_tokens() == Texts(vocabulary()).encode("The answer is 42.")

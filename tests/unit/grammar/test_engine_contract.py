@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from grammar.errors import UnsupportedConstraint
-from grammar.matcher import GrammarEngine, mask_words
+from grammar.matcher import GrammarEngine, compile_constraint, mask_words
 from grammar.spec import ConstraintKind, ConstraintSpec
 from tests.grammar_walk import Texts, compact
 from tests.small_vocabulary import END, END_OF_TURN, START_OF_TURN
@@ -35,7 +35,7 @@ TREE = {
 
 def matcher_of(engine: GrammarEngine, kind: ConstraintKind, value: object) -> Any:
     text = value if isinstance(value, str) else json.dumps(value)
-    return engine.compile(ConstraintSpec(kind, text, engine.name))  # type: ignore[arg-type]
+    return compile_constraint(engine, ConstraintSpec(kind, text, engine.name))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ async def test_a_constraint_is_compiled_once_and_remembered(probe: ConstraintPro
     second = await probe.check(WORD)
     assert (first.cached, second.cached) == (False, True)
     assert first.compile_ms == second.compile_ms > 0
-    assert first.engine == "llguidance"
+    assert first.prepared.engine == "llguidance"
 
 
 async def test_a_refusal_keeps_its_place_and_is_remembered(probe: ConstraintProbe) -> None:
@@ -226,5 +226,5 @@ async def test_the_other_engine_is_loaded_by_the_child_when_it_is_asked_for(
     probe: ConstraintProbe,
 ) -> None:
     report = await probe.check(ConstraintSpec("regex", "[a-z]+", "xgrammar"))
-    assert (report.engine, report.cached) == ("xgrammar", False)
+    assert (report.prepared.engine, report.cached) == ("xgrammar", False)
     assert len(probe.child_pids()) == 1

@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 
 from grammar.engines import load_engine
-from grammar.matcher import GrammarEngine, Vocabulary
+from grammar.matcher import GrammarEngine, Vocabulary, compile_constraint
 from grammar.spec import EngineName
 from runtime.gguf_vocabulary import build_tokenizer_json
 from tests.grammar_walk import Texts, compact, constraint, json_schema
@@ -65,7 +65,7 @@ def texts(adds_prefix: bool) -> Texts:
 def test_what_a_schema_forces_is_its_text(
     engine: GrammarEngine, engine_name: EngineName, texts: Texts, value: object
 ) -> None:
-    matcher = engine.compile(json_schema({"const": value}, engine_name))
+    matcher = compile_constraint(engine, json_schema({"const": value}, engine_name))
     output = texts.walk(matcher, random.Random(0))
     assert json.loads(texts.decode(output)) == value
 
@@ -74,7 +74,7 @@ def test_what_a_schema_forces_is_its_text(
 def test_a_choice_is_written_as_it_is(
     engine: GrammarEngine, engine_name: EngineName, texts: Texts, value: str
 ) -> None:
-    matcher = engine.compile(constraint("choice", json.dumps([value]), engine_name))
+    matcher = compile_constraint(engine, constraint("choice", json.dumps([value]), engine_name))
     for seed in range(5):
         assert texts.decode(texts.walk(matcher, random.Random(seed))) == value
 
@@ -92,7 +92,7 @@ def test_random_answers_fit_their_schema(
         "required": ["name", "n", "kind"],
         "additionalProperties": False,
     }
-    matcher = engine.compile(json_schema(schema, engine_name))
+    matcher = compile_constraint(engine, json_schema(schema, engine_name))
     outputs = [texts.walk(matcher, random.Random(seed)) for seed in range(40)]
     answers = [json.loads(texts.decode(output)) for output in outputs if output]
     assert len(answers) > 20
@@ -104,7 +104,7 @@ def test_random_answers_fit_their_schema(
 def test_a_space_where_none_may_stand_is_not_let_through_inside_a_piece(
     engine: GrammarEngine, engine_name: EngineName, texts: Texts
 ) -> None:
-    matcher = engine.compile(json_schema({"type": "object"}, engine_name))
+    matcher = compile_constraint(engine, json_schema({"type": "object"}, engine_name))
     allowed = {texts.decode([token_id]) for token_id in texts.allowed(matcher)}
     assert "{" in allowed
     assert not {text for text in allowed if text.startswith(" ")}
@@ -112,5 +112,5 @@ def test_a_space_where_none_may_stand_is_not_let_through_inside_a_piece(
 
 def test_forced_tokens_are_the_forced_text(adds_prefix: bool, texts: Texts) -> None:
     engine = _engine("llguidance", adds_prefix=adds_prefix)
-    matcher = engine.compile(json_schema({"const": {"name": " the é"}}))
+    matcher = compile_constraint(engine, json_schema({"const": {"name": " the é"}}))
     assert texts.forced(matcher) == '{"name":" the é"}'

@@ -8,7 +8,7 @@ from runtime.finish_rules import ConstraintFailed, Ending, FinishRules
 from runtime.messages import Sampling
 from runtime.request import Sequence
 from tests.engine_harness import EOS, make_sequence
-from tests.fake_grammar import ScriptMatcher, script_spec
+from tests.fake_grammar import ScriptMatcher, scripted
 
 RULES = FinishRules(frozenset({EOS, 95}), max_model_len=10)
 STOP = 42
@@ -21,10 +21,10 @@ def unconstrained(sampling: Sampling, *, output: tuple[int, ...] = ()) -> Sequen
 
 
 def constrained(*allowed: list[int], accepting_from: int | None = None) -> Sequence:
-    spec = script_spec(*allowed, accepting_from=accepting_from)
+    spec = scripted(*allowed, accepting_from=accepting_from)
     sampling = Sampling(max_tokens=5, min_tokens=5, ignore_eos=True, stop_token_ids=(STOP,))
     sequence = make_sequence([1], sampling=sampling, constraint=spec)
-    script = json.loads(spec.value)
+    script = json.loads(spec.grammar)
     sequence.matcher = ScriptMatcher(script["allowed"], script["accepting_from"])
     return sequence
 

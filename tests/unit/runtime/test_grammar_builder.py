@@ -6,12 +6,12 @@ from collections.abc import Iterator
 import pytest
 
 from grammar.matcher import Vocabulary
-from grammar.spec import ConstraintSpec
+from grammar.spec import PreparedConstraint
 from runtime.grammar_builder import Build, BuildOutcome, GrammarBuilder
 from tests.engine_harness import EOS, VOCAB_SIZE
-from tests.fake_grammar import PANIC, UNSUPPORTED, FakeGrammarEngine, script_spec
+from tests.fake_grammar import PANIC, UNSUPPORTED, FakeGrammarEngine, prepared, scripted
 
-ONE, TWO, THREE = script_spec([1]), script_spec([2]), script_spec([3])
+ONE, TWO, THREE = scripted([1]), scripted([2]), scripted([3])
 
 
 class Bench:
@@ -30,7 +30,7 @@ class Bench:
     def wait(self) -> None:
         assert self.rings.acquire(timeout=5.0), "no build became ready"
 
-    def build(self, spec: ConstraintSpec) -> BuildOutcome:
+    def build(self, spec: PreparedConstraint) -> BuildOutcome:
         build = self.builder.start(spec)
         if build.outcome is None:
             self.wait()
@@ -55,22 +55,22 @@ def test_a_build_ends_with_a_matcher_and_rings(bench: Bench) -> None:
 
 def test_equal_constraints_are_built_once_even_while_one_is_under_way(bench: Bench) -> None:
     bench.engine.gate.clear()
-    first, second = bench.builder.start(ONE), bench.builder.start(script_spec([1]))
+    first, second = bench.builder.start(ONE), bench.builder.start(scripted([1]))
     bench.engine.gate.set()
     bench.wait()
     assert first is second
     assert bench.build(ONE) is first.outcome
-    assert bench.engine.compiled == [ONE.value]
+    assert bench.engine.compiled == [ONE.grammar]
 
 
 def test_the_least_recently_asked_for_is_forgotten_first(bench: Bench) -> None:
     for spec in (ONE, TWO, ONE, THREE, ONE, TWO):
         bench.build(spec)
-    assert bench.engine.compiled == [ONE.value, TWO.value, THREE.value, TWO.value]
+    assert bench.engine.compiled == [ONE.grammar, TWO.grammar, THREE.grammar, TWO.grammar]
 
 
 def test_a_constraint_that_cannot_be_built_says_why_and_is_tried_again(bench: Bench) -> None:
-    spec = ConstraintSpec(kind="regex", value=UNSUPPORTED)
+    spec = prepared(UNSUPPORTED)
     assert bench.build(spec).error == "lookbehind is not supported"
     assert bench.build(spec).matcher is None
     assert bench.engine.compiled == [UNSUPPORTED, UNSUPPORTED]
@@ -79,7 +79,7 @@ def test_a_constraint_that_cannot_be_built_says_why_and_is_tried_again(bench: Be
 def test_a_panic_in_the_library_fails_that_build_alone(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
-    outcome = bench.build(ConstraintSpec(kind="regex", value=PANIC))
+    outcome = bench.build(prepared(PANIC))
     assert outcome.error == "the constraint could not be built: Panic"
     assert "failed" in caplog.text
     assert bench.build(ONE).matcher is not None
@@ -94,7 +94,7 @@ def test_a_build_that_nobody_waits_for_is_not_begun(bench: Bench) -> None:
     bench.engine.gate.set()
     bench.wait()
     bench.wait()
-    assert bench.engine.compiled == [ONE.value, THREE.value]
+    assert bench.engine.compiled == [ONE.grammar, THREE.grammar]
     assert bench.build(TWO).matcher is not None
 
 

@@ -10,7 +10,7 @@ from runtime.messages import Sampling
 from runtime.request import Sequence
 from runtime.sample_planner import SamplePlanner
 from tests.engine_harness import EOS, VOCAB_SIZE, make_sequence
-from tests.fake_grammar import BrokenMatcher, ScriptMatcher, script_spec
+from tests.fake_grammar import BrokenMatcher, ScriptMatcher, scripted
 
 
 def make_planner() -> SamplePlanner:
@@ -21,7 +21,7 @@ def make_planner() -> SamplePlanner:
 
 def constrained(*allowed: list[int], key: int = 0) -> Sequence:
     sequence = make_sequence([1, 2], key=key)
-    script = json.loads(script_spec(*allowed).value)
+    script = json.loads(scripted(*allowed).grammar)
     sequence.matcher = ScriptMatcher(script["allowed"], script["accepting_from"])
     return sequence
 

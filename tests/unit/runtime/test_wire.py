@@ -8,7 +8,7 @@ import zmq
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grammar.spec import ConstraintSpec
+from grammar.spec import PreparedConstraint
 from runtime import wire
 from runtime.messages import (
     PROTOCOL_VERSION,
@@ -36,7 +36,7 @@ SUBMIT = Submit(
     [1, 2, 49151],
     Sampling(max_tokens=5, logit_bias={7: -100.0}, stop_token_ids=(2,), num_logprobs=3),
     num_choices=2,
-    constraint=ConstraintSpec("json_schema", '{"type": "object"}'),
+    constraint=PreparedConstraint("llguidance", "json_schema", '{"type": "object"}'),
     namespace=b"\x00tenant",
     deadline_ns=1_700_000_000_000_000_000,
     trace=TraceContext("00-aa-bb-01", "vendor=1"),
