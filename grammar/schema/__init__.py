@@ -1,0 +1,1 @@
+"""From a JSON Schema to a grammar of its compact JSON texts."""
