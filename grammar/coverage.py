@@ -9,7 +9,7 @@ valid outputs as it is or makes it smaller, never larger.
 
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from grammar import keyword_values as values
 from grammar.disjoint import are_disjoint
@@ -26,16 +26,16 @@ from grammar.keywords import (
 from grammar.references import References
 from grammar.satisfiable import require_base_case
 from grammar.schema_document import Json, child, parse_schema
-from grammar.spec import EngineName
 
 MAX_DEPTH = 64
 MAX_SCHEMAS = 20_000
 
 Schema = dict[str, Any]
+SchemaEngine = Literal["llguidance", "xgrammar"]  # those that read JSON Schema themselves
 Rules = Callable[[Schema, str], Schema]
 
 
-def check_schema(text: str, engine: EngineName) -> str:
+def check_schema(text: str, engine: SchemaEngine) -> str:
     """The schema's text in the form that `engine` enforces wholly.
 
     Raises: UnsupportedConstraint with the JSON Pointer of the first keyword that it does not
@@ -51,7 +51,7 @@ def check_schema(text: str, engine: EngineName) -> str:
     return json.dumps(checked, ensure_ascii=False, separators=(",", ":"))
 
 
-def _rules_of(engine: EngineName) -> Rules:
+def _rules_of(engine: SchemaEngine) -> Rules:
     from grammar.llguidance_rules import llguidance_rules
     from grammar.xgrammar_rules import xgrammar_rules
 

@@ -2,6 +2,7 @@
 
 from typing import assert_never
 
+from grammar.errors import GrammarError
 from grammar.matcher import GrammarEngine, Vocabulary
 from grammar.spec import EngineName
 
@@ -17,4 +18,6 @@ def load_engine(name: EngineName, vocabulary: Vocabulary) -> GrammarEngine:
             from grammar.xgrammar_engine import XGrammarEngine
 
             return XGrammarEngine(vocabulary)
+        case "outlines":
+            raise GrammarError("the engine outlines is not installed")
     assert_never(name)

@@ -18,6 +18,7 @@ from typing import BinaryIO
 
 import numpy as np
 
+from grammar.engine_choice import prepare_with
 from grammar.engines import load_engine
 from grammar.errors import GrammarError, UnsupportedConstraint
 from grammar.matcher import GrammarEngine, Vocabulary, mask_words
@@ -57,11 +58,10 @@ class ProbeWorker:
 
     def try_out(self, spec: ConstraintSpec) -> Verdict:
         """Compiles, and fills the first mask: both can take long, both can fail."""
-        engine = self.engine(spec.engine)
         started = time.perf_counter()
         try:
             with _limited_memory(self._memory_limit_bytes), _warnings_as_errors():
-                prepared = self._compile(engine, spec)
+                prepared = self._compile(spec)
         except UnsupportedConstraint as error:
             return Verdict(
                 _elapsed_ms(started),
@@ -76,9 +76,9 @@ class ProbeWorker:
             return Verdict(_elapsed_ms(started), reason=reason)
         return Verdict(_elapsed_ms(started), prepared)
 
-    def _compile(self, engine: GrammarEngine, spec: ConstraintSpec) -> PreparedConstraint:
-        prepared = engine.prepare(spec)
-        matcher = engine.build(prepared)
+    def _compile(self, spec: ConstraintSpec) -> PreparedConstraint:
+        prepared = prepare_with(self.engine, spec)
+        matcher = self.engine(prepared.engine).build(prepared)
         row = np.zeros(mask_words(self._vocabulary.vocab_size), dtype=np.int32)
         matcher.fill(row)
         if spec.kind != "regex" and matcher.is_accepting():
@@ -98,7 +98,8 @@ def main() -> None:
         return
     os.nice(IDLE_NICENESS)
     while isinstance(job := _read(frames_in), Job):
-        if _announce(worker, job.spec.engine, frames_out):
+        engine = "llguidance" if job.spec.engine == "auto" else job.spec.engine
+        if _announce(worker, engine, frames_out):
             _write(frames_out, worker.try_out(job.spec))
 
 

@@ -9,9 +9,12 @@ from typing import Literal
 
 import msgspec
 
-ConstraintKind = Literal["json_schema", "json_object", "regex", "choice"]
-EngineName = Literal["llguidance", "xgrammar"]
-GrammarForm = Literal["lark", "json_schema", "regex", "ebnf"]
+ConstraintKind = Literal[
+    "json_schema", "json_object", "regex", "choice", "gbnf", "lark", "structural_tag"
+]
+EngineName = Literal["llguidance", "xgrammar", "outlines"]
+EngineChoice = Literal[EngineName, "auto"]
+GrammarForm = Literal["lark", "json_schema", "regex", "ebnf", "structural_tag"]
 Enforcement = Literal["enforced", "checked"]
 
 
@@ -19,18 +22,34 @@ class ConstraintSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     """One constraint, and the engine that shall enforce it.
 
     `value` is the JSON text of the schema in the client's key order (json_schema), the pattern
-    (regex), or a JSON array of strings (choice); empty for json_object. `allows_checked` says that
-    the mask may enforce a superset if the finished text is validated.
+    (regex), a JSON array of strings (choice), the grammar's text (gbnf, lark) or the JSON text of
+    tags and triggers (structural_tag); empty for json_object. `allows_checked` says that the mask
+    may enforce a superset if the finished text is validated, `allows_whitespace` that JSON may
+    have a bounded amount of whitespace between its tokens.
     """
 
     kind: ConstraintKind
     value: str = ""
-    engine: EngineName = "llguidance"
+    engine: EngineChoice = "auto"
     allows_checked: bool = False
+    allows_whitespace: bool = False
 
     def key(self) -> str:
         """SHA-256 over all fields: equal constraints are tried out once."""
-        return _digest(self.engine, self.kind, str(self.allows_checked), self.value)
+        options = f"{self.allows_checked} {self.allows_whitespace}"
+        return _digest(self.engine, self.kind, options, self.value)
+
+
+class Reasoning(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A block of free text before the constrained answer, ended by the tokens `end_ids` in a row.
+
+    With `is_open` the prompt has begun the block; otherwise the model may begin it with
+    `start_ids`, or answer at once.
+    """
+
+    end_ids: tuple[int, ...]
+    start_ids: tuple[int, ...] = ()
+    is_open: bool = False
 
 
 class Gap(msgspec.Struct, frozen=True):
@@ -49,14 +68,15 @@ class PreparedConstraint(msgspec.Struct, frozen=True, omit_defaults=True):
     form: GrammarForm
     grammar: str
     gaps: tuple[Gap, ...] = ()
+    reasoning: Reasoning | None = None
 
     @property
     def enforcement(self) -> Enforcement:
         return "checked" if self.gaps else "enforced"
 
     def key(self) -> str:
-        """SHA-256 over engine, form and grammar: equal grammars are built once."""
-        return _digest(self.engine, self.form, self.grammar)
+        """SHA-256 over all that a matcher depends on: equal ones are built once."""
+        return _digest(self.engine, self.form, repr(self.reasoning), self.grammar)
 
 
 def _digest(*parts: str) -> str:

@@ -43,5 +43,6 @@ class FakeConstraintProbe:
                 self.num_waiting -= 1
         if self.error is not None:
             raise self.error
-        prepared = PreparedConstraint(spec.engine, "json_schema", spec.value)
+        engine = "llguidance" if spec.engine == "auto" else spec.engine
+        prepared = PreparedConstraint(engine, "json_schema", spec.value)
         return FakeReport(cached=is_cached, compile_ms=1.0, prepared=prepared)

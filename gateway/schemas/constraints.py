@@ -6,7 +6,7 @@ import msgspec
 from pydantic import Field, model_validator
 
 from gateway.schemas.fields import ClosedModel, refusal
-from grammar.spec import ConstraintSpec, EngineName
+from grammar.spec import ConstraintSpec, EngineChoice
 
 MAX_CHOICES = 10_000
 
@@ -74,7 +74,7 @@ class StructuredOutputs(ClosedModel):
         return self
 
 
-def format_constraint(wanted: ResponseFormat, engine: EngineName) -> ConstraintSpec | None:
+def format_constraint(wanted: ResponseFormat, engine: EngineChoice) -> ConstraintSpec | None:
     """None for plain text. The schema keeps the client's key order."""
     if wanted.json_schema is not None:
         schema = _json_text(wanted.json_schema.schema_)
@@ -84,7 +84,7 @@ def format_constraint(wanted: ResponseFormat, engine: EngineName) -> ConstraintS
     return None
 
 
-def outputs_constraint(outputs: StructuredOutputs, engine: EngineName) -> ConstraintSpec:
+def outputs_constraint(outputs: StructuredOutputs, engine: EngineChoice) -> ConstraintSpec:
     if outputs.regex is not None:
         return ConstraintSpec(kind="regex", value=outputs.regex, engine=engine)
     if outputs.choice is not None:
