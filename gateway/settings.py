@@ -13,7 +13,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from grammar.spec import EngineName
+from grammar.spec import EngineChoice
 from runtime.config import DeviceName, DTypeName
 
 PREFIX = "RADIXGATE_"
@@ -132,7 +132,7 @@ class Settings(BaseModel):
         "comment", "what a silent stream sends: an SSE comment, an empty delta, or nothing"
     )
     keepalive_s: float = setting(10.0, "silence before a keep-alive", unit="s", gt=0)
-    grammar_engine: EngineName = setting("llguidance", "what enforces schemas and regexes")
+    grammar_engine: EngineChoice = setting("auto", "what enforces schemas and other constraints")
     strict_params: bool = setting(False, "refuse unknown parameters with 400")
     log_level: LogLevel = setting("info", "how much is logged")
     log_json: bool = setting(False, "one JSON object a log line instead of key=value")
