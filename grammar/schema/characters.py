@@ -65,6 +65,10 @@ def common(left: CharSet, right: CharSet) -> CharSet:
 def inverted(members: CharSet) -> CharSet:
     if isinstance(members, Split):
         return _split(members.name, inverted(members.inside), inverted(members.outside))
+    return inverted_ranges(members)
+
+
+def inverted_ranges(members: Ranges) -> Ranges:
     edges = (-1, *(edge for pair in members.bounds for edge in pair), LAST_CODE + 1)
     gaps = zip(edges[::2], edges[1::2], strict=True)
     return ranges((low + 1, high - 1) for low, high in gaps if low + 1 < high)
