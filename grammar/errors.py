@@ -2,6 +2,7 @@
 
 GrammarError
 ├── UnsupportedConstraint    cannot be enforced, or is not a constraint at all
+│   └── UnsupportedPattern   of a schema: malformed, or beyond regular languages
 ├── ConstraintTooExpensive   took longer or more memory than allowed to compile
 └── MatcherFailed            an engine gave up in the middle of an output
 """
@@ -19,6 +20,13 @@ class UnsupportedConstraint(GrammarError):
         self.reason = reason
         self.pointer = pointer
         self.keyword = keyword
+
+
+class UnsupportedPattern(UnsupportedConstraint):
+    """The pointer is for whoever knows where the pattern stands."""
+
+    def __init__(self, reason: str, *, pointer: str = "") -> None:
+        super().__init__(reason, pointer=pointer, keyword="pattern")
 
 
 class ConstraintTooExpensive(GrammarError):

@@ -7,7 +7,7 @@ Nothing here knows of JSON spelling (grammar.schema.terminals) or of the syntax 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import groupby, pairwise
+from itertools import groupby, pairwise, takewhile
 
 from grammar.errors import ConstraintTooExpensive
 from grammar.schema import characters
@@ -276,6 +276,8 @@ def _prepended(head: Regex, tail: Regex) -> Regex:
         return NOTHING
     if head is EMPTY or tail is EMPTY:
         return tail if head is EMPTY else head
+    if tail is ANY_TEXT and head.is_nullable:
+        return ANY_TEXT
     first, rest = (tail.head, tail.tail) if isinstance(tail, Cat) else (tail, EMPTY)
     if isinstance(head, Text) and isinstance(first, Text):
         return _prepended(literal(head.text + first.text), rest)
@@ -390,8 +392,10 @@ def _width(node: Regex) -> int:
     match node:
         case Alt() | And():
             return sum(_width(item) for item in node.items)
-        case Not():
+        case Not() | Repeat():
             return _width(node.node)
+        case Cat():
+            return 1 + sum(1 for _ in takewhile(lambda item: item.is_nullable, sequence(node)))
     return 1
 
 
