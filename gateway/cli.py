@@ -1,16 +1,25 @@
-"""The command `radixgate`: settings, then a subcommand; errors end in one line."""
+"""The command `radixgate` and its subcommands; errors end in one line."""
 
 import argparse
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
+from typing import get_args
 
 from gateway.settings import Settings, SettingsError, describe_settings
+from grammar.spec import EngineChoice
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Returns the exit code: 0, 1 for what the machine or the model lacks, 2 for bad settings."""
-    options = vars(_parser().parse_args(arguments))
+    parsed = _parser().parse_args(arguments)
+    if parsed.command == "grammar":
+        # Imported here: neither stack is loaded for the other's command.
+        from gateway.grammar_commands import run_grammar_command
+
+        return run_grammar_command(parsed)
+    options = vars(parsed)
     options.pop("command")
     try:
         settings = Settings.load(os.environ, options)
@@ -41,7 +50,84 @@ def _parser() -> argparse.ArgumentParser:
             default = f" (default {info.default}{unit})" if info.default else ""
             help_text = f"{info.description}{default} [{info.variable}]".replace("%", "%%")
             serve.add_argument(info.flag, help=help_text, metavar=info.expected.upper()[:12])
+    grammar = commands.add_parser("grammar", help="what is enforced of a schema, and how fast")
+    grammar_commands = grammar.add_subparsers(
+        dest="grammar_command", required=True, metavar="COMMAND"
+    )
+    _add_bench(grammar_commands)
+    _add_explain(grammar_commands)
     return parser
+
+
+def _add_bench(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    bench = commands.add_parser(
+        "bench",
+        help="measure soundness, coverage and speed on a file of schemas",
+        description="Runs each schema and its instances through an engine. The file has one JSON "
+        "object a line: id, schema, tests [{valid, data}]; gzip is fine. The last line of the "
+        "output is one JSON object. Exit code 0: it ran, 2: the file does not fit.",
+    )
+    bench.add_argument("file", type=Path, metavar="FILE")
+    _add_shared_flags(bench)
+    bench.add_argument(
+        "--timeout-s",
+        type=_seconds,
+        default=2.0,
+        metavar="SECONDS",
+        help="processor time in which a schema must compile (default 2)",
+    )
+    bench.add_argument(
+        "--jobs",
+        type=_count,
+        default=1,
+        metavar="N",
+        help="schemas tried side by side (default 1; more disturb the times)",
+    )
+    bench.add_argument("--limit", type=_count, metavar="N", help="only the first N schemas")
+    bench.add_argument("--json-out", type=Path, metavar="FILE", help="every schema's result")
+
+
+def _add_explain(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    explain = commands.add_parser(
+        "explain",
+        help="say of each keyword of a schema whether it is enforced",
+        description="Exit code 0: the schema is enforced, 3: enforced in part and the rest "
+        "checked, 4: refused, 2: the file cannot be read.",
+    )
+    explain.add_argument("file", type=Path, metavar="SCHEMA.json")
+    _add_shared_flags(explain)
+    explain.add_argument("--json", action="store_true", help="the same as one JSON object")
+
+
+def _add_shared_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--model",
+        metavar="MODEL",
+        help="the model whose tokenizer is used (default: the one that would be served)",
+    )
+    parser.add_argument("--engine", choices=get_args(EngineChoice), default="auto")
+    parser.add_argument(
+        "--allow-checked",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="take schemas that masks enforce in part (default: yes)",
+    )
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r}: a number above 0 was expected")
+    return value
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}: a whole number of at least 1 was expected")
+    return int(text)
 
 
 if __name__ == "__main__":

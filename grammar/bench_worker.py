@@ -1,0 +1,171 @@
+"""The killable child of a bench: `python -m grammar.bench_worker`, one case at a time.
+
+Compiles as the server's probe does and under its limits, then walks the instances through the
+matcher token by token. A crash or a hang costs one case.
+"""
+
+import array
+import json
+import os
+import time
+from typing import BinaryIO
+
+import numpy as np
+from jsonschema import Draft202012Validator
+from jsonschema.validators import validator_for
+
+from grammar.bench_file import BenchCase, Instance
+from grammar.bench_frames import (
+    Broken,
+    Compiled,
+    Job,
+    Message,
+    Outcome,
+    Ready,
+    Setup,
+    Walked,
+    encode,
+    read_message,
+)
+from grammar.bench_notes import keyword_notes
+from grammar.bench_spelling import Untestable, instance_value, spellings
+from grammar.bench_texts import TokenTexts
+from grammar.errors import GrammarError, MatcherFailed
+from grammar.matcher import Matcher, Vocabulary, mask_words
+from grammar.probe_frames import Setup as ProbeSetup
+from grammar.probe_worker import ProbeWorker
+from grammar.spec import ConstraintSpec, PreparedConstraint
+
+MAX_NS = 2**32 - 1
+
+
+class BenchWorker:
+    """The child's state: one vocabulary, one choice of engine."""
+
+    def __init__(self, setup: Setup) -> None:
+        """Raises: GrammarError, ImportError where the engine cannot be loaded."""
+        vocabulary = Vocabulary(setup.tokenizer_json, setup.vocab_size, setup.eos_token_ids)
+        self._setup = setup
+        self._texts = TokenTexts(vocabulary)
+        self._row = np.zeros(mask_words(setup.vocab_size), dtype=np.int32)
+        self._compiler = ProbeWorker(
+            ProbeSetup(
+                setup.tokenizer_json,
+                setup.vocab_size,
+                setup.eos_token_ids,
+                setup.memory_limit_bytes,
+            )
+        )
+        self._compiler.engine("llguidance" if setup.engine == "auto" else setup.engine)
+
+    def compile(self, schema: str) -> tuple[Compiled, PreparedConstraint | None]:
+        """What the server would do with the schema, and the grammar where it takes it."""
+        spec = ConstraintSpec("json_schema", schema, self._setup.engine, self._setup.allows_checked)
+        verdict = self._compiler.try_out(spec)
+        prepared = verdict.prepared
+        if prepared is None:
+            refusal = Compiled(
+                "refused",
+                verdict.compile_ms,
+                reason=verdict.reason or "the constraint cannot be enforced",
+                pointer=verdict.pointer,
+                keyword=verdict.keyword,
+            )
+            return refusal, None
+        taken = Compiled(
+            prepared.enforcement, verdict.compile_ms, prepared.engine, gaps=prepared.gaps
+        )
+        return taken, prepared
+
+    def walk(self, case: BenchCase, prepared: PreparedConstraint) -> Walked:
+        """Every instance of the case through the matcher."""
+        matcher = self._compiler.engine(prepared.engine).build(prepared)
+        mask_ns = array.array("I")
+        outcomes = tuple(
+            self._outcome(case, instance, prepared, matcher, mask_ns) for instance in case.instances
+        )
+        return Walked(outcomes, mask_ns.tobytes())
+
+    def notes(self, schema: str, compiled: Compiled) -> Walked:
+        return Walked(notes=keyword_notes(schema, compiled))
+
+    def _outcome(
+        self,
+        case: BenchCase,
+        instance: Instance,
+        prepared: PreparedConstraint,
+        matcher: Matcher,
+        mask_ns: "array.array[int]",
+    ) -> Outcome:
+        try:
+            value = instance_value(instance.data)
+        except Untestable as error:
+            return Outcome(None, str(error))
+        reason = ""
+        for text in spellings(case.schema, value):
+            token_ids = self._texts.encode(text)
+            if token_ids is None:
+                return Outcome(None, "the vocabulary cannot spell it")
+            try:
+                is_accepted = self._walk(matcher.fork(), token_ids, mask_ns)
+            except MatcherFailed as error:
+                is_accepted, reason = False, f"the matcher failed: {error}"
+            if is_accepted and not (prepared.gaps and problem_with(case.schema, text)):
+                return Outcome(True)
+        return Outcome(False, reason)
+
+    def _walk(self, matcher: Matcher, token_ids: list[int], mask_ns: "array.array[int]") -> bool:
+        """Mask, then token, as in a decode step; ends at the first token that is refused."""
+        for token_id in token_ids:
+            started = time.perf_counter_ns()
+            matcher.fill(self._row)
+            mask_ns.append(min(time.perf_counter_ns() - started, MAX_NS))
+            is_allowed = bool(self._row[token_id // 32] >> (token_id % 32) & 1)
+            if not matcher.accept([token_id]):
+                if is_allowed:
+                    raise MatcherFailed(f"the mask allows token {token_id}, the matcher does not")
+                return False
+        return matcher.is_accepting()
+
+
+def problem_with(schema: str, text: str) -> str | None:
+    """What the final validation says of a text, for schemas that masks enforce in part."""
+    validator = validator_for(document := json.loads(schema), Draft202012Validator)(document)
+    error = next(validator.iter_errors(json.loads(text)), None)
+    return error.message if error else None
+
+
+def main() -> None:
+    """Serves frames until stdin ends."""
+    frames_in = os.fdopen(os.dup(0), "rb")
+    frames_out = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a library prints must not mix with the frames
+    setup = read_message(frames_in)
+    if not isinstance(setup, Setup):
+        return
+    try:
+        worker = BenchWorker(setup)
+    except (GrammarError, ImportError) as error:
+        _write(frames_out, Broken(str(error)))
+        return
+    _write(frames_out, Ready())
+    while isinstance(job := read_message(frames_in), Job):
+        _work(worker, job, frames_out)
+
+
+def _work(worker: BenchWorker, job: Job, frames_out: BinaryIO) -> None:
+    compiled, prepared = worker.compile(job.case.schema)
+    _write(frames_out, compiled)
+    if job.wants_notes:
+        _write(frames_out, worker.notes(job.case.schema, compiled))
+    else:
+        _write(frames_out, worker.walk(job.case, prepared) if prepared else Walked())
+
+
+def _write(frames_out: BinaryIO, message: Message) -> None:
+    frames_out.write(encode(message))
+    frames_out.flush()
+
+
+if __name__ == "__main__":
+    main()
