@@ -99,7 +99,9 @@ def _refused(
 
 _NO_TOOLS = "Tool calls are not supported by this server."
 _NO_AUDIO = "This server takes and gives text only."
-_NO_CONSTRAINT = "Use response_format or structured_outputs {json, regex, choice}."
+_NO_CONSTRAINT = (
+    "Use response_format or structured_outputs {json, regex, choice, grammar, structural_tag}."
+)
 _NO_SAMPLER = "This sampler is not supported."
 _NO_TOKENS_OUT = "Token ids are not part of answers."
 _NO_SPECIALS = "How special tokens are treated is fixed."
@@ -111,9 +113,17 @@ PARAMETERS: tuple[Parameter, ...] = (
     *_implemented(
         _BOTH,
         "model max_tokens temperature top_p frequency_penalty presence_penalty logit_bias logprobs "
-        "n seed stop stream stream_options stream_options.include_usage response_format "
-        "structured_outputs structured_outputs.json structured_outputs.regex "
-        "structured_outputs.choice",
+        "n seed stop stream stream_options stream_options.include_usage",
+    ),
+    *_implemented(
+        _BOTH,
+        "response_format structured_outputs structured_outputs.json structured_outputs.regex "
+        "structured_outputs.choice structured_outputs.grammar structured_outputs.json_object "
+        "structured_outputs.structural_tag structured_outputs.whitespace_pattern "
+        "structured_outputs.disable_any_whitespace structured_outputs.backend "
+        "structured_outputs.allow_checked guided_json guided_regex guided_choice guided_grammar "
+        "guided_decoding_backend guided_whitespace_pattern regex ebnf json_schema grammar "
+        "allow_checked",
     ),
     *_implemented(
         _BOTH,
@@ -160,16 +170,13 @@ PARAMETERS: tuple[Parameter, ...] = (
     # Extras of other servers: constraints, where silence would be the worst answer
     *_refused(
         _BOTH,
-        "structured_outputs.grammar structured_outputs.json_object "
-        "structured_outputs.structural_tag structured_outputs.whitespace_pattern "
-        "structured_outputs.disable_any_whitespace",
-        _NO_CONSTRAINT,
+        "structured_outputs.disable_additional_properties",
+        "Write additionalProperties: false into the schema.",
+        harmless=(False,),
     ),
     *_refused(
         _BOTH,
-        "guided_json guided_regex guided_choice guided_grammar guided_decoding_backend "
-        "guided_whitespace_pattern guided_* regex ebnf json_schema grammar grammar_* stop_regex "
-        "logit_processors logits_processors structural_tag",
+        "guided_* grammar_* stop_regex logit_processors logits_processors structural_tag",
         _NO_CONSTRAINT,
     ),
     # Extras: sampling

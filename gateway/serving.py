@@ -12,6 +12,7 @@ from typing import Any, Literal
 from starlette.requests import Request
 
 from gateway.answer import Answer, Call, KeepAlive
+from gateway.constraint_request import ConstraintRequest
 from gateway.errors import DeadlineExceeded, InvalidRequest, Overloaded
 from gateway.generation import Capabilities, GenerationRequest, Prompt, TextPrompt
 from gateway.lifecycle import Lifecycle
@@ -22,12 +23,6 @@ from gateway.registry import ModelRegistry
 from gateway.request_context import RequestContext, request_context
 from gateway.sampling import cache_salt, new_seed, stop_strings, to_sampling
 from gateway.schemas.answer import AnswerHead, Presenter
-from gateway.schemas.constraints import (
-    ResponseFormat,
-    StructuredOutputs,
-    format_constraint,
-    outputs_constraint,
-)
 from gateway.schemas.fields import SamplingFields
 from gateway.settings import Settings
 from gateway.validation import check_content_type, decode_object
@@ -50,8 +45,7 @@ class Wanted:
     prompts: tuple[Prompt, ...]
     max_tokens: int | None
     logprobs: int | None
-    response_format: ResponseFormat | None
-    structured_outputs: StructuredOutputs | None
+    constraint: ConstraintRequest | None
     ignored: tuple[str, ...]
     service_tier: str | None = None
     metadata: dict[str, str] | None = None
@@ -63,11 +57,6 @@ class Wanted:
     @property
     def id_prefix(self) -> str:
         return "chatcmpl" if self.operation == "chat" else "cmpl"
-
-    @property
-    def constraint_param(self) -> str:
-        """The field that an error of the constraint names."""
-        return "response_format" if self.structured_outputs is None else "structured_outputs"
 
     @property
     def is_stream(self) -> bool:
@@ -195,7 +184,7 @@ class Serving:
             num_choices=fields.n or 1,
             stop=stop_strings(fields),
             constraint=self._constraint(wanted),
-            constraint_param=wanted.constraint_param,
+            constraint_param="" if wanted.constraint is None else wanted.constraint.param,
             namespace=tenant_salt(self._secret, context.tenant, cache_salt(fields)),
             queue_deadline_ns=_deadline(now, self._settings.queue_timeout_s),
             deadline_ns=_deadline(now, self._settings.request_timeout_s),
@@ -204,22 +193,14 @@ class Serving:
         )
 
     def _constraint(self, wanted: Wanted) -> ConstraintSpec | None:
-        engine = self._settings.grammar_engine
-        if wanted.structured_outputs is None:
-            spec = None
-            if wanted.response_format is not None:
-                spec = format_constraint(wanted.response_format, engine)
-        elif wanted.response_format is None:
-            spec = outputs_constraint(wanted.structured_outputs, engine)
-        else:
-            raise InvalidRequest(
-                "Only one of 'response_format' and 'structured_outputs' can be given.",
-                param="structured_outputs",
-            )
-        if spec is not None:
-            if spec.kind not in self._models.find(wanted.fields.model).capabilities.constraints:
-                raise _beyond_model(wanted.constraint_param)
-        return spec
+        asked = wanted.constraint
+        if asked is None:
+            return None
+        if asked.kind not in self._models.find(wanted.fields.model).capabilities.constraints:
+            raise _beyond_model(asked.param)
+        return asked.spec(
+            engine=self._settings.grammar_engine, allows_checked=self._settings.allow_checked
+        )
 
 
 def _parse(

@@ -133,6 +133,12 @@ class Settings(BaseModel):
     )
     keepalive_s: float = setting(10.0, "silence before a keep-alive", unit="s", gt=0)
     grammar_engine: EngineChoice = setting("auto", "what enforces schemas and other constraints")
+    allow_checked: bool = setting(
+        False, "take schemas that a grammar cannot enforce wholly, and check the answers instead"
+    )
+    jump_forward: bool = setting(
+        True, "append the tokens that a grammar leaves no choice about, without sampling them"
+    )
     strict_params: bool = setting(False, "refuse unknown parameters with 400")
     log_level: LogLevel = setting("info", "how much is logged")
     log_json: bool = setting(False, "one JSON object a log line instead of key=value")

@@ -5,6 +5,7 @@ prepare() is preparation.py, generate() is generation_run.py; this ties them to 
 
 import time
 from collections.abc import AsyncGenerator, Callable
+from typing import get_args
 
 from gateway.chat_template import ChatTemplate
 from gateway.generation import (
@@ -16,6 +17,7 @@ from gateway.generation import (
 from gateway.generation_run import GenerationRun
 from gateway.preparation import ConstraintChecker, Preparation
 from gateway.tokenizer import Tokenizer
+from grammar.spec import ConstraintKind
 from runtime.token_engine import TokenEngine
 
 
@@ -49,7 +51,7 @@ class TokenGenerator:
         info = self._engine.info
         return Capabilities(
             token_prompts=True,
-            constraints=frozenset({"json_schema", "json_object", "regex", "choice"}),
+            constraints=frozenset(get_args(ConstraintKind)),
             logprobs=True,
             cached_tokens=True,
             max_model_len=None if info is None else info.max_model_len,

@@ -6,6 +6,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from gateway.constraint_request import constraint_request
 from gateway.generation import ChatPrompt
 from gateway.parameter_table import Endpoint
 from gateway.parameters import ParameterRules
@@ -39,8 +40,7 @@ def _wanted(body: dict[str, Any], ignored: tuple[str, ...]) -> Wanted:
         prompts=(ChatPrompt(tuple(message.as_dict() for message in fields.messages)),),
         max_tokens=token_limit(limits, min_tokens=fields.min_tokens),
         logprobs=(fields.top_logprobs or 0) if fields.logprobs else None,
-        response_format=fields.response_format,
-        structured_outputs=fields.structured_outputs,
+        constraint=constraint_request(fields),
         ignored=ignored,
         service_tier=fields.service_tier and "default",
         metadata=fields.metadata,

@@ -6,6 +6,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from gateway.constraint_request import constraint_request
 from gateway.errors import InvalidRequest
 from gateway.parameter_table import Endpoint
 from gateway.parameters import ParameterRules
@@ -42,8 +43,7 @@ def _wanted(body: dict[str, Any], ignored: tuple[str, ...]) -> Wanted:
         prompts=fields.prompts,
         max_tokens=token_limit(limits, min_tokens=fields.min_tokens),
         logprobs=fields.logprobs,
-        response_format=fields.response_format,
-        structured_outputs=fields.structured_outputs,
+        constraint=constraint_request(fields),
         ignored=ignored,
     )
     if wanted.num_choices > MAX_TOTAL_CHOICES:

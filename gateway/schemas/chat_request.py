@@ -4,22 +4,20 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from gateway.schemas.constraints import ResponseFormat, StructuredOutputs
+from gateway.schemas.constraints import ConstraintFields
 from gateway.schemas.fields import INT64_MAX, SamplingFields, refusal
 from gateway.schemas.messages import Message
 
 MAX_TOP_LOGPROBS = 20
 
 
-class ChatCompletionRequest(SamplingFields):
+class ChatCompletionRequest(ConstraintFields, SamplingFields):
     """`max_completion_tokens` wins over `max_tokens`, and that over `n_predict`."""
 
     messages: list[Message] = Field(min_length=1, fail_fast=True)
     max_completion_tokens: int | None = Field(None, ge=1, le=INT64_MAX)
     logprobs: bool | None = None
     top_logprobs: int | None = Field(None, ge=0, le=MAX_TOP_LOGPROBS)
-    response_format: ResponseFormat | None = None
-    structured_outputs: StructuredOutputs | None = None
     modalities: list[str] | None = Field(None, fail_fast=True)
     metadata: dict[str, Annotated[str, Field(max_length=512)]] | None = Field(
         None, max_length=16, fail_fast=True

@@ -5,7 +5,7 @@ from typing import Any
 from pydantic import Field, field_validator
 
 from gateway.generation import TextPrompt
-from gateway.schemas.constraints import ResponseFormat, StructuredOutputs
+from gateway.schemas.constraints import ConstraintFields
 from gateway.schemas.fields import SamplingFields, refusal
 
 MAX_LOGPROBS = 5
@@ -13,13 +13,11 @@ DEFAULT_MAX_TOKENS = 16
 MAX_PROMPTS = 128
 
 
-class CompletionRequest(SamplingFields):
+class CompletionRequest(ConstraintFields, SamplingFields):
     """`prompt` null or absent is the empty text: the model starts from its first token."""
 
     prompt: Any = None
     logprobs: int | None = Field(None, ge=0, le=MAX_LOGPROBS)
-    response_format: ResponseFormat | None = None
-    structured_outputs: StructuredOutputs | None = None
 
     @field_validator("logprobs", mode="before")
     @classmethod

@@ -129,7 +129,12 @@ WRONG_CHATS = {
         "invalid_value",
         "structured_outputs",
     ),
-    "guided_json": Wrong({"guided_json": {}}, "unsupported_parameter", "guided_json"),
+    "constraints of two servers": Wrong({"guided_json": {}, "ebnf": "x"}, "invalid_value", "ebnf"),
+    "unknown engine": Wrong(
+        {"guided_json": {}, "guided_decoding_backend": "xyz"},
+        "unsupported_value",
+        "guided_decoding_backend",
+    ),
     "chat_template": Wrong({"chat_template": "x"}, "unsupported_parameter", "chat_template"),
     "tool call asked for": Wrong(
         {"tools": [{"type": "function", "function": {"name": "f"}}]},

@@ -7,6 +7,10 @@ import pytest
 from gateway.parameter_table import PARAMETERS, SERVED, Action, Endpoint, Parameter
 from tests.gateway_harness import MODEL, chat, completion, error_of, in_process, make_gateway
 
+TAGS = {
+    "structures": [{"begin": "<f>", "schema": {"type": "object"}, "end": "</f>"}],
+    "triggers": ["<f"],
+}
 # A value for each implemented row; the request it makes must succeed.
 VALUES: dict[str, dict[str, Any]] = {
     "model": {"model": MODEL},
@@ -39,6 +43,30 @@ VALUES: dict[str, dict[str, Any]] = {
     "structured_outputs.json": {"structured_outputs": {"json": {"type": "object"}}},
     "structured_outputs.regex": {"structured_outputs": {"regex": "a+"}},
     "structured_outputs.choice": {"structured_outputs": {"choice": ["a", "b"]}},
+    "structured_outputs.grammar": {"structured_outputs": {"grammar": 'root ::= "a"'}},
+    "structured_outputs.json_object": {"structured_outputs": {"json_object": True}},
+    "structured_outputs.structural_tag": {"structured_outputs": {"structural_tag": TAGS}},
+    "structured_outputs.whitespace_pattern": {
+        "structured_outputs": {"json_object": True, "whitespace_pattern": "[ ]?"}
+    },
+    "structured_outputs.disable_any_whitespace": {
+        "structured_outputs": {"json_object": True, "disable_any_whitespace": True}
+    },
+    "structured_outputs.backend": {"structured_outputs": {"regex": "a+", "backend": "xgrammar"}},
+    "structured_outputs.allow_checked": {
+        "structured_outputs": {"json_object": True, "allow_checked": True}
+    },
+    "guided_json": {"guided_json": {"type": "object"}},
+    "guided_regex": {"guided_regex": "a+"},
+    "guided_choice": {"guided_choice": ["a", "b"]},
+    "guided_grammar": {"guided_grammar": "start: /a+/"},
+    "guided_decoding_backend": {"guided_regex": "a+", "guided_decoding_backend": "guidance"},
+    "guided_whitespace_pattern": {"guided_json": "{}", "guided_whitespace_pattern": "[\\n ]?"},
+    "regex": {"regex": "a+"},
+    "ebnf": {"ebnf": 'root ::= "a"'},
+    "json_schema": {"json_schema": '{"type": "object"}'},
+    "grammar": {"grammar": 'root ::= "a"'},
+    "allow_checked": {"allow_checked": True},
     "cache_salt": {"cache_salt": "team"},
     "extra_key": {"extra_key": "team"},
     "modalities": {"modalities": ["text"]},

@@ -41,7 +41,7 @@ def test_refused_and_ignored_rows_say_why() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["guided_json", "guided_future", "regex", "ebnf", "grammar", "json_schema", "stop_regex"],
+    ["guided_future", "grammar_triggers", "stop_regex", "structural_tag", "logit_processors"],
 )
 def test_constraints_of_other_servers_are_never_dropped(name: str) -> None:
     for endpoint in SERVED:
