@@ -178,6 +178,7 @@ def runtime_config(settings: Settings, path: Path) -> RuntimeConfig:
         max_step_tokens=settings.max_step_tokens,
         watermark=settings.watermark,
         max_overtaking_s=settings.max_overtaking_s,
+        jump_forward=settings.jump_forward,
         num_threads=settings.num_threads,
     )
 

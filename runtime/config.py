@@ -20,6 +20,7 @@ class RuntimeConfig(msgspec.Struct, frozen=True):
     `kv_memory_bytes` sizes the page pool. `max_step_tokens` is the token budget of one step,
     decode rows first. `watermark` is the share of the pool kept free when admitting.
     Requests with less to compute overtake one that waits for `max_overtaking_s` at most.
+    `jump_forward` appends what a grammar forces without sampling it.
     `gateway_timeout_s` is how long a gateway may be silent before its requests are freed.
     """
 
@@ -33,6 +34,7 @@ class RuntimeConfig(msgspec.Struct, frozen=True):
     max_step_tokens: int = 512
     watermark: float = 0.01
     max_overtaking_s: float = 2.0
+    jump_forward: bool = True
     num_threads: int = 0
     gateway_timeout_s: float = 15.0
 

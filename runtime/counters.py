@@ -16,6 +16,7 @@ class Counters:
     computed_prompt_tokens: int = 0
     recomputed_tokens: int = 0
     generated_tokens: int = 0
+    forced_tokens: int = 0
     preemptions: int = 0
     steps: int = 0
 
@@ -35,6 +36,7 @@ class Counters:
             computed_prompt_tokens=self.computed_prompt_tokens,
             recomputed_tokens=self.recomputed_tokens,
             generated_tokens=self.generated_tokens,
+            forced_tokens=self.forced_tokens,
             preemptions=self.preemptions,
             evicted_pages=cache.num_evicted_pages,
             steps=self.steps,

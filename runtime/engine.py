@@ -19,6 +19,7 @@ from runtime.counters import Counters
 from runtime.deadlines import Deadlines, RequestKey
 from runtime.finish_rules import ConstraintFailed, Ending, FinishRules
 from runtime.grammar_builder import BuildOutcome, GrammarBuilder
+from runtime.jump_forward import JumpForward
 from runtime.messages import (
     Abort,
     EngineFault,
@@ -67,6 +68,7 @@ class Engine:
         self._building: list[Request] = []
         self._keys = count()
         self._rules = FinishRules(frozenset(info.eos_token_ids), self._max_model_len)
+        self._jump_forward = JumpForward(self._rules, is_on=config.jump_forward)
         self._planner = SamplePlanner(
             self._rules, vocab_size=info.vocab_size, max_rows=config.max_running
         )
@@ -176,7 +178,7 @@ class Engine:
                 key=RowKey(next(self._keys)),
                 request=request,
                 choice=choice,
-                token_ids=list(request.prompt_ids),
+                token_ids=[*request.prompt_ids, *submit.output_prefix],
                 phases=PhaseLog(choice, queued_since_ns=now_ns),
                 state=SequenceState.BUILDING,
             )
@@ -224,18 +226,26 @@ class Engine:
             self._building.remove(request)
             try:
                 self._arm(request, outcome)
-            except GrammarError as error:
+            except (ConstraintFailed, GrammarError) as error:
                 fault = EngineFault(ErrorCode.CONSTRAINT_FAILED, str(error))
                 self._fail_all(request.live_sequences, fault)
             self._queue(request)
 
     def _arm(self, request: Request, outcome: BuildOutcome) -> None:
-        """Gives each choice a matcher of its own. Raises: GrammarError."""
+        """Gives each choice a matcher of its own, behind what the answer begins with.
+
+        Raises: ConstraintFailed, GrammarError.
+        """
         if outcome.matcher is None:
             raise GrammarError(outcome.error)
         assert request.submit.constraint is not None
+        matcher, prefix = outcome.matcher.fork(), request.submit.output_prefix
+        num_accepted = matcher.accept(prefix)
+        if num_accepted < len(prefix):
+            raise ConstraintFailed(f"token {num_accepted} of output_prefix does not fit it")
         for sequence in request.live_sequences:
-            sequence.matcher = outcome.matcher.fork()
+            sequence.matcher = matcher.fork()
+            self._jump_forward.open(sequence)
         # Cached: this request did not wait for the build, so its span has no length.
         start_ns, end_ns = outcome.start_ns, outcome.end_ns
         if request.is_build_cached:
@@ -286,9 +296,13 @@ class Engine:
         if outcome.token_id is None:
             raise ConstraintFailed("the constraints of the request leave no token to sample")
         ending = self._rules.take(sequence, outcome.token_id)
-        self._counters.generated_tokens += 1
-        sequence.phases.decoded(now_ns, num_tokens=1)
-        self._outbox.add_token(sequence, outcome.token_id, outcome)
+        if ending is None:
+            ending = self._jump_forward.follow(sequence)
+        token_ids = sequence.take_untold_ids()
+        self._counters.generated_tokens += len(token_ids)
+        self._counters.forced_tokens += len(token_ids) - 1
+        sequence.phases.decoded(now_ns, num_tokens=len(token_ids))
+        self._outbox.add_tokens(sequence, token_ids, outcome.logprob)
         if ending is not None:
             self._finish(sequence, ending)
 

@@ -29,13 +29,17 @@ class FinishRules:
         """What an unconstrained row may not sample: end-of-sequence under ignore_eos, and all
         that would stop it before min_tokens."""
         sampling = sequence.sampling
-        is_early = sequence.num_output_tokens < sampling.min_tokens
+        is_early = sequence.num_answer_tokens < sampling.min_tokens
         if not is_early and not sampling.ignore_eos:
             return ()
         forbidden = set(sampling.stop_token_ids) if is_early else set()
         if is_early or sampling.ignore_eos:
             forbidden |= self.eos_token_ids
         return tuple(sorted(forbidden))
+
+    def forbidden_first_ids(self, sequence: Sequence) -> tuple[int, ...]:
+        """What may not be the first token generated now, whatever else is left."""
+        return sequence.request.submit.first_forbidden if not sequence.num_output_tokens else ()
 
     def take(self, sequence: Sequence, token_id: int) -> Ending | None:
         """Appends a sampled token and says whether the choice ends with it.
@@ -48,9 +52,20 @@ class FinishRules:
         sequence.token_ids.append(token_id)
         if is_stop:
             return Ending("stop", stop_token_id=token_id)
+        return self.ending(sequence)
+
+    def ending(self, sequence: Sequence) -> Ending | None:
+        """Whether a choice is complete that no stop token ended."""
         if sequence.matcher is not None and sequence.matcher.is_terminated():
             return Ending("stop")
-        return Ending("length") if self._is_full(sequence) else None
+        return None if self.room(sequence) else Ending("length")
+
+    def room(self, sequence: Sequence) -> int:
+        """How many tokens more the choice may get."""
+        return min(
+            sequence.sampling.max_tokens - sequence.num_output_tokens,
+            self.max_model_len - len(sequence.token_ids),
+        )
 
     def _is_stop(self, sequence: Sequence, token_id: int) -> bool:
         """Asked before the token is accepted. Under a constraint end-of-sequence ends whenever
@@ -61,9 +76,3 @@ class FinishRules:
             return token_id in self.eos_token_ids or may_end
         is_stop = token_id in self.eos_token_ids or token_id in sampling.stop_token_ids
         return is_stop and token_id not in self.forbidden_ids(sequence)
-
-    def _is_full(self, sequence: Sequence) -> bool:
-        return (
-            sequence.num_output_tokens >= sequence.sampling.max_tokens
-            or len(sequence.token_ids) >= self.max_model_len
-        )

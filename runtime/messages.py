@@ -71,6 +71,9 @@ class Submit(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     """Everything the runtime needs for one request.
 
     `namespace` is the tenant's salt: requests share cached pages only inside one.
+    `output_prefix` is an answer begun earlier, which is gone on with: input for the model, output
+    for penalties, noise, min_tokens and the constraint, and no part of the usage; `max_tokens`
+    bounds what is generated now. `first_forbidden` may not be the first token generated now.
     `queue_deadline_ns` and `deadline_ns` are wall clock; 0 = none.
     """
 
@@ -84,6 +87,8 @@ class Submit(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     queue_deadline_ns: int = 0
     deadline_ns: int = 0
     trace: TraceContext | None = None
+    output_prefix: list[int] = []
+    first_forbidden: tuple[int, ...] = ()
 
 
 class Abort(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
@@ -125,7 +130,8 @@ class EngineInfo(msgspec.Struct, frozen=True):
 
 
 class EngineStats(msgspec.Struct, frozen=True):
-    """Gauges and counters of one runtime; counters count from its start.
+    """Gauges and counters of one runtime; counters count from its start. Of the generated tokens
+    `forced_tokens` were the only way on and not sampled.
 
     Pages: free + cached + held = total. `cached` are in the tree (locked or not), `held` belong
     to one running request each.
@@ -143,6 +149,7 @@ class EngineStats(msgspec.Struct, frozen=True):
     computed_prompt_tokens: int = 0
     recomputed_tokens: int = 0
     generated_tokens: int = 0
+    forced_tokens: int = 0
     preemptions: int = 0
     evicted_pages: int = 0
     steps: int = 0
@@ -172,12 +179,14 @@ class EngineFault(msgspec.Struct, frozen=True):
 
 
 class ChoiceUsage(msgspec.Struct, frozen=True):
-    """Final counts of one choice. cached + computed = prompt; recomputation counts apart."""
+    """Final counts of one choice. cached + computed = prompt; recomputation counts apart.
+    Completion tokens include the forced ones, which were not sampled."""
 
     prompt_tokens: int
     cached_tokens: int
     completion_tokens: int
     recomputed_tokens: int = 0
+    forced_tokens: int = 0
 
 
 class TokenEvent(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -2,11 +2,14 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from runtime.batch import RowKey, SampledToken
 from runtime.finish_rules import Ending
 from runtime.messages import Abort, ChoiceUsage, EngineFault, TokenEvent, TokenLogprob
 from runtime.request import Sequence
+
+if TYPE_CHECKING:
+    from runtime.batch import RowKey
 
 
 @dataclass(eq=False, slots=True)
@@ -55,11 +58,14 @@ class Outbox:
         """Sends the phases that are ready even if the step gives the choice no token."""
         self._draft(sequence)
 
-    def add_token(self, sequence: Sequence, token_id: int, sampled: SampledToken) -> None:
+    def add_tokens(
+        self, sequence: Sequence, token_ids: list[int], logprob: TokenLogprob | None
+    ) -> None:
+        """A step's tokens; where log-probabilities are wanted it is one token."""
         draft = self._draft(sequence)
-        draft.token_ids.append(token_id)
-        if sampled.logprob is not None:
-            draft.logprobs.append(sampled.logprob)
+        draft.token_ids += token_ids
+        if logprob is not None:
+            draft.logprobs.append(logprob)
 
     def add_finish(self, sequence: Sequence, ending: Ending) -> None:
         draft = self._draft(sequence)

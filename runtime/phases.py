@@ -101,6 +101,8 @@ class PhaseLog:
         attributes: dict[str, AttributeValue] = {
             names.ATTR_TOKENS: self._num_decoded_tokens,
             names.ATTR_STEPS: self._num_decode_steps,
+            # A step samples one token of a choice; the others had no alternative.
+            names.ATTR_FORCED_TOKENS: self._num_decoded_tokens - self._num_decode_steps,
             names.ATTR_MASK_TIME_MS: self.mask_time_ns / 1e6,
             names.ATTR_PREEMPTIONS: self.num_preemptions,
             names.ATTR_RECOMPUTED_TOKENS: num_recomputed,

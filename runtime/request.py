@@ -14,6 +14,9 @@ from runtime.grammar_builder import Build
 from runtime.messages import ChoiceUsage, Sampling, Submit
 from runtime.phases import PhaseLog
 
+# So many rows a kernel of the native step takes at a time.
+MAX_DECODE_TOKENS = 16
+
 
 class SequenceState(enum.Enum):
     """BUILDING until its matcher is there (no slot, no page); WAITING for admission, also after
@@ -52,10 +55,14 @@ class Sequence:
     | range of token_ids                      | what                                       |
     | --------------------------------------- | ------------------------------------------ |
     | [0, num_prompt_tokens)                  | the prompt                                 |
-    | [num_prompt_tokens, len)                | generated so far                           |
+    | [num_prompt_tokens, num_given_tokens)   | the answer's beginning, from the Submit    |
+    | [num_given_tokens, len)                 | generated so far, sampled or forced        |
     | [0, num_computed_tokens)                | KV in the lease's pages                    |
     | [num_computed_tokens, input_len)        | prefill; input_len is len at admission     |
     | [0, num_provided_tokens)                | matched or computed at least once in life  |
+
+    Of what was generated the first `num_told_tokens` were in events already; `num_forced_tokens`
+    of these were not sampled.
 
     Until the copy of a partial page that was found in the tree has run (`has_tail_copy`), the
     tokens behind the shared pages count as computed but are not there yet.
@@ -80,6 +87,8 @@ class Sequence:
     leader_len: int = 0
     following_since_ns: int | None = None
     num_events: int = 0
+    num_told_tokens: int = 0
+    num_forced_tokens: int = 0
 
     @property
     def sampling(self) -> Sampling:
@@ -90,7 +99,17 @@ class Sequence:
         return len(self.request.prompt_ids)
 
     @property
+    def num_given_tokens(self) -> int:
+        return len(self.request.prompt_ids) + len(self.request.submit.output_prefix)
+
+    @property
     def num_output_tokens(self) -> int:
+        """Generated now."""
+        return len(self.token_ids) - self.num_given_tokens
+
+    @property
+    def num_answer_tokens(self) -> int:
+        """Generated now, and before in an answer that is gone on with."""
         return len(self.token_ids) - len(self.request.prompt_ids)
 
     @property
@@ -102,9 +121,27 @@ class Sequence:
         return self.lease is not None and self.lease.tail is not None
 
     @property
+    def is_decoding(self) -> bool:
+        """Running, with no more to compute than a sampled token and a few that were forced. Many
+        forced ones are a chunk that others must not have to wait for, as a prompt's are."""
+        is_short = self.num_uncomputed_tokens <= MAX_DECODE_TOKENS
+        has_input = self.num_computed_tokens >= self.input_len
+        return self.state is SequenceState.RUNNING and (
+            self.num_uncomputed_tokens == 1 or (has_input and is_short)
+        )
+
+    @property
     def is_prefilling(self) -> bool:
         """Running, with a part of its input not computed yet."""
         return self.state is SequenceState.RUNNING and self.num_computed_tokens < self.input_len
+
+    def take_untold_ids(self) -> list[int]:
+        """The generated tokens that no event had yet: one that was sampled, and those that were
+        forced before and after it."""
+        untold = self.token_ids[self.num_given_tokens + self.num_told_tokens :]
+        self.num_told_tokens += len(untold)
+        self.num_forced_tokens += len(untold) - 1
+        return untold
 
     def cacheable_ids(self) -> list[int] | None:
         """The tokens whose KV is in the lease's pages, None where the tree must not have them."""
@@ -118,4 +155,5 @@ class Sequence:
             cached_tokens=self.num_cached_tokens,
             completion_tokens=self.num_output_tokens,
             recomputed_tokens=self.num_recomputed_tokens,
+            forced_tokens=self.num_forced_tokens,
         )

@@ -48,12 +48,18 @@ class SamplePlanner:
         return SampleRow(
             sampling=sampling,
             choice=sequence.choice,
-            position=sequence.num_output_tokens,
+            position=sequence.num_answer_tokens,
             prompt_ids=sequence.request.prompt_ids if repeats else (),
             output_ids=tuple(sequence.token_ids[num_prompt:]) if repeats or counts else (),
-            forbid_ids=self._rules.forbidden_ids(sequence),
+            forbid_ids=self._forbidden(sequence, mask),
             mask=mask,
         )
+
+    def _forbidden(self, sequence: Sequence, mask: int | None) -> tuple[int, ...]:
+        """What a mask excludes already is not said again: forbidden ids give way to a mask."""
+        forbidden = self._rules.forbidden_ids(sequence)
+        first = self._rules.forbidden_first_ids(sequence) if mask is None else ()
+        return tuple(sorted({*forbidden, *first})) if first else forbidden
 
     def _fill(self, sequence: Sequence, mask_row: MaskRow) -> None:
         assert sequence.matcher is not None
@@ -64,4 +70,11 @@ class SamplePlanner:
             # With nothing allowed the row gets no token, which ends this choice alone.
             _log.exception("a matcher could not fill its mask")
             mask_row.fill(0)
+        _exclude(mask_row, self._rules.forbidden_first_ids(sequence))
         sequence.phases.mask_time_ns += self._timer() - start_ns
+
+
+def _exclude(mask_row: MaskRow, token_ids: tuple[int, ...]) -> None:
+    words = mask_row.view(np.uint32)
+    for token_id in token_ids:
+        words[token_id // 32] &= np.uint32(0xFFFFFFFF ^ (1 << (token_id % 32)))

@@ -87,12 +87,8 @@ class Scheduler:
     def schedule(self) -> Schedule:
         """The next step; changes queues and leases, and nothing else."""
         draft = ScheduleDraft(self._limits.page_size, budget=self._limits.max_step_tokens)
-        prefilling = []
-        for sequence in tuple(self._running):
-            if sequence.num_uncomputed_tokens == 1:
-                self._continue(sequence, draft, max_tokens=1)
-            else:
-                prefilling.append(sequence)
+        prefilling = [sequence for sequence in self._running if not sequence.is_decoding]
+        self._decode([sequence for sequence in self._running if sequence.is_decoding], draft)
         allowance = self._allow(draft)
         if prefilling or self._waiting:
             self._waiting.refresh()
@@ -104,7 +100,8 @@ class Scheduler:
         """The step has run, for so long: its tokens are computed, its copies done, its full pages
         shareable."""
         self._counters.steps += 1
-        self._step_budget.observe(StepShape.of(schedule.batch), elapsed_ns)
+        decoding = {sequence.key for sequence in schedule.sequences if sequence.is_decoding}
+        self._step_budget.observe(StepShape.of(schedule.batch, decoding=decoding), elapsed_ns)
         for sequence, row in zip(schedule.sequences, schedule.batch.rows, strict=True):
             self._note_computed(sequence, row.start, row.start + len(row.token_ids))
 
@@ -118,6 +115,12 @@ class Scheduler:
             if sequence.num_output_tokens:
                 self._output_lens.observe(sequence.num_output_tokens)
         sequence.state = SequenceState.FINISHED
+
+    def _decode(self, decoding: list[Sequence], draft: ScheduleDraft) -> None:
+        """Each with all it has to compute, if that leaves one token for those after it."""
+        for num_before, sequence in enumerate(decoding, start=1):
+            num_spare = draft.budget - (len(decoding) - num_before)
+            self._continue(sequence, draft, max_tokens=max(1, num_spare))
 
     def _allow(self, draft: ScheduleDraft) -> PrefillAllowance:
         num_decode_rows = draft.num_rows

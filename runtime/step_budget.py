@@ -6,12 +6,13 @@ and no page. The scheduler asks before each step and reports how long it took.
 
 import math
 from collections import deque
+from collections.abc import Collection
 from dataclasses import dataclass
 from itertools import islice
 from statistics import median
 from typing import Self
 
-from runtime.batch import ScheduledBatch
+from runtime.batch import RowKey, ScheduledBatch
 
 # Few prompts beside many decode rows: prefill may take as long as the rows, so that a step takes
 # twice what it takes without. Many prompts beside few rows get more, up to MAX_SHARE. Simulated,
@@ -41,15 +42,21 @@ DECAY = 0.9
 @dataclass(frozen=True, slots=True)
 class StepShape:
     """What a step computes. `prefill_context` sums, over its prefill tokens, how many tokens
-    each attends to. A row of one token counts as decode, whatever it is for."""
+    each attends to. A row of one token counts as decode, whatever it is for, and so does one
+    of a few that a grammar forced: what those cost is in what decode rows cost of late."""
 
     num_decode_rows: int
     num_prefill_tokens: int
     prefill_context: float
 
     @classmethod
-    def of(cls, batch: ScheduledBatch) -> Self:
-        chunks = [(row.start, len(row.token_ids)) for row in batch.rows if len(row.token_ids) > 1]
+    def of(cls, batch: ScheduledBatch, *, decoding: Collection[RowKey] = ()) -> Self:
+        """`decoding` are the rows that are decode whatever their length."""
+        chunks = [
+            (row.start, len(row.token_ids))
+            for row in batch.rows
+            if len(row.token_ids) > 1 and row.key not in decoding
+        ]
         return cls(
             num_decode_rows=len(batch.rows) - len(chunks),
             num_prefill_tokens=sum(num_tokens for _, num_tokens in chunks),

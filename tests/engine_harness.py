@@ -103,6 +103,8 @@ def make_submit(
     use_cache: bool = True,
     queue_deadline_ns: int = 0,
     deadline_ns: int = 0,
+    output_prefix: Iterable[int] = (),
+    first_forbidden: tuple[int, ...] = (),
 ) -> Submit:
     return Submit(
         request_id=request_id,
@@ -114,6 +116,8 @@ def make_submit(
         use_cache=use_cache,
         queue_deadline_ns=queue_deadline_ns,
         deadline_ns=deadline_ns,
+        output_prefix=list(output_prefix),
+        first_forbidden=first_forbidden,
     )
 
 
@@ -126,6 +130,8 @@ def make_sequence(
     namespace: bytes = b"",
     use_cache: bool = True,
     constraint: PreparedConstraint | None = None,
+    output_prefix: Iterable[int] = (),
+    first_forbidden: tuple[int, ...] = (),
 ) -> Sequence:
     """One choice of a request that is nowhere queued."""
     submit = make_submit(
@@ -135,13 +141,15 @@ def make_sequence(
         namespace=namespace,
         use_cache=use_cache,
         constraint=constraint,
+        output_prefix=output_prefix,
+        first_forbidden=first_forbidden,
     )
     request = Request(GATEWAY, submit, tuple(submit.prompt_token_ids))
     sequence = Sequence(
         key=RowKey(key),
         request=request,
         choice=choice,
-        token_ids=list(request.prompt_ids),
+        token_ids=[*request.prompt_ids, *submit.output_prefix],
         phases=PhaseLog(choice, queued_since_ns=0),
         state=SequenceState.BUILDING,
     )
@@ -250,6 +258,7 @@ class EngineHarness(EngineDriver):
         watermark: float = 0.01,
         choose: Chooser | None = None,
         grammar: GrammarBuilder | None = None,
+        jump_forward: bool = True,
     ) -> None:
         self.executor = FakeExecutor(PAGE_SIZE, VOCAB_SIZE, choose)
         config = RuntimeConfig(
@@ -257,6 +266,7 @@ class EngineHarness(EngineDriver):
             max_running=max_running,
             max_step_tokens=max_step_tokens,
             watermark=watermark,
+            jump_forward=jump_forward,
         )
         info = make_info(num_pages=num_pages, max_model_len=max_model_len)
         super().__init__(self.executor, info, config=config, grammar=grammar)

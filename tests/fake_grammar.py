@@ -62,7 +62,15 @@ class ScriptMatcher:
         return copy
 
     def forced_tokens(self) -> list[int]:
-        return self._next() if len(self._next()) == 1 else []
+        forced: list[int] = []
+        if self._is_ended():
+            return forced
+        start = len(self._accepted)
+        for position, token_ids in enumerate(self._allowed[start:], start=start):
+            if len(token_ids) != 1 or position >= self._accepting_from:
+                break
+            forced += token_ids
+        return forced
 
     def is_accepting(self) -> bool:
         return len(self._accepted) >= self._accepting_from

@@ -54,12 +54,14 @@ class RealModel:
         max_step_tokens: int = 512,
         watermark: float = 0.01,
         grammar: GrammarBuilder | None = None,
+        jump_forward: bool = True,
     ) -> EngineDriver:
         """A fresh engine with an empty cache over the first `num_pages` pages."""
         config = RuntimeConfig(
             model=self.config.model,
             max_step_tokens=max_step_tokens,
             watermark=watermark,
+            jump_forward=jump_forward,
         )
         info = msgspec.structs.replace(self.info, num_pages=num_pages or self.info.num_pages)
         return EngineDriver(self.executor, info, config=config, grammar=grammar)

@@ -1,5 +1,8 @@
 """Fixtures of the integration tests."""
 
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 from tokenizers import Tokenizer
 
@@ -7,6 +10,7 @@ from runtime.config import RuntimeConfig
 from runtime.model_source import open_model
 from runtime.worker import engine_info
 from tests.engine_harness import EngineHarness
+from tests.grammar_harness import GrammarHarness, MakeHarness
 from tests.model_file import default_model_path
 from tests.real_model import RealModel
 
@@ -15,6 +19,20 @@ from tests.real_model import RealModel
 def harness() -> EngineHarness:
     """An engine with room for everything a test sends."""
     return EngineHarness()
+
+
+@pytest.fixture
+def make_grammar_harness() -> Iterator[MakeHarness]:
+    """Takes what GrammarHarness takes; whatever was made is closed after the test."""
+    made: list[GrammarHarness] = []
+
+    def make(**options: Any) -> GrammarHarness:
+        made.append(GrammarHarness(**options))
+        return made[-1]
+
+    yield make
+    for harness in made:
+        harness.close()
 
 
 @pytest.fixture(scope="session")

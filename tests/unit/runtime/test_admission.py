@@ -15,6 +15,7 @@ def fault_of(request: Submit) -> str | None:
 
 def test_the_longest_prompt_that_leaves_a_token_is_taken() -> None:
     assert fault_of(make_submit("a", [1] * 99)) is None
+    assert fault_of(make_submit("a", [1] * 60, output_prefix=[1] * 39)) is None
 
 
 @pytest.mark.parametrize(
@@ -24,6 +25,9 @@ def test_the_longest_prompt_that_leaves_a_token_is_taken() -> None:
         (make_submit("a", [1] * 100), "at most 99"),
         (make_submit("a", [VOCAB_SIZE]), "prompt_token_ids"),
         (make_submit("a", [3, -1]), "prompt_token_ids"),
+        (make_submit("a", [1] * 60, output_prefix=[1] * 40), "output_prefix have 100 tokens"),
+        (make_submit("a", [1], output_prefix=[VOCAB_SIZE]), "output_prefix"),
+        (make_submit("a", [1], first_forbidden=(-1,)), "first_forbidden"),
         (make_submit("a", [1], num_choices=0), "num_choices"),
         (make_submit("a", [1], num_choices=1_000_000), "num_choices"),
         (make_submit("a", [1], max_tokens=0), "max_tokens"),

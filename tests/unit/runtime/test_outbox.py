@@ -1,6 +1,5 @@
 """Events on their way to the gateways."""
 
-from runtime.batch import SampledToken
 from runtime.finish_rules import Ending
 from runtime.messages import Abort, EngineFault, ErrorCode, TokenLogprob
 from runtime.outbox import Outbox
@@ -13,7 +12,7 @@ def test_a_step_makes_one_event_of_all_that_happened_to_a_choice() -> None:
     outbox, sequence = Outbox(), make_sequence([1, 2])
     outbox.add_admitted(sequence)
     sequence.token_ids.append(9)
-    outbox.add_token(sequence, 9, SampledToken(9, TokenLogprob(-0.5)))
+    outbox.add_tokens(sequence, [9], TokenLogprob(-0.5))
     outbox.add_finish(sequence, Ending("stop", stop_token_id=9))
     ((event,),) = outbox.take().values()
     assert (event.token_ids, event.logprobs, event.admitted) == ([9], [TokenLogprob(-0.5)], True)

@@ -48,6 +48,7 @@ def test_decode_is_one_phase_from_the_first_token_to_the_end() -> None:
         names.ATTR_CHOICE: 0,
         names.ATTR_TOKENS: 3,
         names.ATTR_STEPS: 2,
+        names.ATTR_FORCED_TOKENS: 1,
         names.ATTR_MASK_TIME_MS: 1.5,
         names.ATTR_PREEMPTIONS: 0,
         names.ATTR_RECOMPUTED_TOKENS: 7,

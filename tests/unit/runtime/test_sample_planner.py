@@ -19,8 +19,10 @@ def make_planner() -> SamplePlanner:
     return SamplePlanner(rules, vocab_size=VOCAB_SIZE, max_rows=4, timer=lambda: next(ticks))
 
 
-def constrained(*allowed: list[int], key: int = 0) -> Sequence:
-    sequence = make_sequence([1, 2], key=key)
+def constrained(
+    *allowed: list[int], key: int = 0, first_forbidden: tuple[int, ...] = ()
+) -> Sequence:
+    sequence = make_sequence([1, 2], key=key, first_forbidden=first_forbidden)
     script = json.loads(scripted(*allowed).grammar)
     sequence.matcher = ScriptMatcher(script["allowed"], script["accepting_from"])
     return sequence
@@ -85,3 +87,27 @@ def test_forbidden_ids_follow_the_sequence() -> None:
     assert planner.plan([sequence]).rows[0].forbid_ids == (EOS,)
     sequence.token_ids += [7]
     assert planner.plan([sequence]).rows[0].forbid_ids == ()
+
+
+def test_what_may_not_come_first_is_out_of_the_mask_for_one_token() -> None:
+    sequence = constrained([3, 31, 40], [3, 31], first_forbidden=(31, 50))
+    planner = make_planner()
+    plan = planner.plan([sequence])
+    assert plan.masks is not None
+    assert bits(plan.masks[0]) == [3, 40]
+    assert plan.rows[0].forbid_ids == (EOS,)
+    sequence.token_ids += [3]
+    assert sequence.matcher is not None
+    assert sequence.matcher.accept([3]) == 1
+    plan = planner.plan([sequence])
+    assert plan.masks is not None
+    assert bits(plan.masks[0]) == [3, 31]
+
+
+def test_what_may_not_come_first_is_forbidden_beside_what_is_forbidden_anyway() -> None:
+    sampling = Sampling(max_tokens=9, min_tokens=2)
+    sequence = make_sequence([1], sampling=sampling, first_forbidden=(7, 5))
+    planner = make_planner()
+    assert planner.plan([sequence]).rows[0].forbid_ids == (5, 7, EOS)
+    sequence.token_ids += [6]
+    assert planner.plan([sequence]).rows[0].forbid_ids == (EOS,)

@@ -4,7 +4,7 @@ from prefix_cache import PrefixCache
 from runtime.counters import Counters
 from runtime.messages import Sampling
 from runtime.phases import QueueReason
-from runtime.request import Sequence, SequenceState
+from runtime.request import MAX_DECODE_TOKENS, Sequence, SequenceState
 from runtime.schedule import Schedule
 from runtime.scheduler import Scheduler, SchedulerLimits
 from runtime.step_budget import PrefillAllowance, StepBudget
@@ -83,6 +83,26 @@ def test_decode_rows_come_before_prefill_and_prefill_takes_what_is_left() -> Non
     assert shares(bench.step()) == [(0, 1), (1, 5)]
     bench.add(70, key=2)
     assert shares(bench.step()) == [(0, 1), (1, 1), (2, 30)]
+
+
+def test_a_decode_row_carries_what_was_forced_and_leaves_a_token_for_each_other() -> None:
+    bench = Bench(budget=16)
+    sequences = [bench.run_once(3, key=key) for key in range(3)]
+    for sequence in sequences:
+        sequence.token_ids += [91] * 9
+    schedule = bench.scheduler.schedule()
+    assert shares(schedule) == [(0, 10), (1, 5), (2, 1)]
+    assert [bool(row.sample_offsets) for row in schedule.batch.rows] == [True, False, False]
+    assert schedule.sampled == [sequences[0]]
+
+
+def test_a_long_forced_run_is_a_chunk_behind_the_decode_rows() -> None:
+    bench = Bench(budget=32)
+    long, short = (bench.run_once(3, key=key) for key in range(2))
+    long.token_ids += [91] * MAX_DECODE_TOKENS
+    short.token_ids += [91] * (MAX_DECODE_TOKENS - 1)
+    assert shares(bench.step()) == [(1, 16), (0, 16)]
+    assert shares(bench.step()) == [(0, 1), (1, 1)]
 
 
 def test_a_running_prefill_comes_before_admission() -> None:

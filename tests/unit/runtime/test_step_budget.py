@@ -38,6 +38,15 @@ def test_a_shape_counts_rows_of_one_token_as_decode() -> None:
     assert shape == StepShape(1, 6, prefill_context=4 * 12 + 2 * 101)
 
 
+def test_rows_that_decode_count_as_one_whatever_was_forced() -> None:
+    rows = (
+        ScheduledRow(RowKey(1), (1, 2, 3), 10, (), (2,)),
+        ScheduledRow(RowKey(2), (1,), 5, (), (0,)),
+    )
+    shape = StepShape.of(ScheduledBatch(0, rows), decoding={RowKey(1)})
+    assert shape == StepShape(2, 0, prefill_context=0.0)
+
+
 def test_a_decode_estimate_ignores_a_few_steps_that_were_held_up() -> None:
     cost = DecodeCost()
     for elapsed_ns in (10, 11, 900, 10, 900):
