@@ -226,13 +226,43 @@ def _bounded(part: Boundary, following: _Following) -> _Following:
 
 def _repeated(part: Repeated, following: _Following) -> _Following:
     if part.high is None or part.high > MAX_UNROLLED:
-        return _tempered(part, following)
+        later = _behind_start(part.item)
+        return _tempered(part, following) if later is None else _first(part, later, following)
     found = following
     for _ in range(part.high - part.low):
         found = following.also(_resolved(part.item, found), union)
     for _ in range(part.low):
         found = _resolved(part.item, found)
     return found
+
+
+def _behind_start(part: Part) -> Regex | None:
+    """The part where the text has begun already; None if it asserts more than the start."""
+    match part:
+        case Start():
+            return NOTHING
+        case Sequence() | Choice():
+            items = [_behind_start(item) for item in part.items]
+            known = [item for item in items if item is not None]
+            if len(known) < len(items):
+                return None
+            return cat(*known) if isinstance(part, Sequence) else union(*known)
+        case Repeated():
+            item = _behind_start(part.item)
+            return None if item is None else repeat(item, part.low, part.high)
+        case End() | Look() | Boundary():
+            return None
+    return part
+
+
+def _first(part: Repeated, later: Regex, following: _Following) -> _Following:
+    """A repetition that asserts the start: only its first time can be there."""
+    high = None if part.high is None else part.high - 1
+    rest = repeat(later, max(part.low - 1, 0), high)
+    if part.low > 1 and _resolved(part.item, following.each(lambda _: EMPTY)).start.is_nullable:
+        raise UnsupportedPattern("an assertion within a repetition is not supported")
+    once = _resolved(part.item, _before(rest, following))
+    return once if part.low else following.also(once, union)
 
 
 def _tempered(part: Repeated, following: _Following) -> _Following:
