@@ -40,6 +40,8 @@ def run_grammar_command(options: argparse.Namespace) -> int:
 def _bench(options: argparse.Namespace) -> int:
     cases = read_cases(options.file, limit=options.limit)
     vocabulary = load_vocabulary(options.model)
+    if options.json_out is not None:
+        options.json_out.touch()  # a bad path is told before the work, not after it
     progress = _Progress(len(cases))
     results = run_bench(
         cases,
@@ -51,7 +53,8 @@ def _bench(options: argparse.Namespace) -> int:
     )
     report = BenchReport(results)
     if options.json_out is not None:
-        options.json_out.write_text(json.dumps(report.details(), indent=1, ensure_ascii=False))
+        details = json.dumps(report.details(), ensure_ascii=False, indent=1)
+        options.json_out.write_text(details, encoding="utf-8")
     _print(report.table())
     _print("")
     _print(json.dumps(report.summary(), ensure_ascii=False))

@@ -64,6 +64,14 @@ class BenchChild:
             self.kill()
             raise GrammarError(answer.reason if isinstance(answer, Broken) else "out of step")
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def is_ended(self) -> bool:
+        return self._process.returncode is not None
+
     def compile(self, case: BenchCase, *, wants_notes: bool = False) -> Compiled:
         """Raises: DeadlinePassed, ChildDied."""
         self._send(Job(case, wants_notes))

@@ -11,8 +11,6 @@ import time
 from typing import BinaryIO
 
 import numpy as np
-from jsonschema import Draft202012Validator
-from jsonschema.validators import validator_for
 
 from grammar.bench_file import BenchCase, Instance
 from grammar.bench_frames import (
@@ -130,6 +128,9 @@ class BenchWorker:
 
 def problem_with(schema: str, text: str) -> str | None:
     """What the final validation says of a text, for schemas that masks enforce in part."""
+    from jsonschema import Draft202012Validator
+    from jsonschema.validators import validator_for
+
     validator = validator_for(document := json.loads(schema), Draft202012Validator)(document)
     error = next(validator.iter_errors(json.loads(text)), None)
     return error.message if error else None
