@@ -218,7 +218,7 @@ class Preparation:
                 raise _refused_constraint(spec, error, param=param) from error
             except ConstraintTooExpensive as error:
                 raise InvalidConstraint(
-                    f"Invalid '{param}': {error}.", code=_constraint_code(spec), param=param
+                    f"Invalid '{param}': {error}.", code="schema_too_complex", param=param
                 ) from error
             except GrammarError as error:
                 raise Overloaded(

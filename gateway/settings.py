@@ -125,7 +125,7 @@ class Settings(BaseModel):
         60.0, "silence after which the runtime is restarted; longer than any step", unit="s", gt=0
     )
     compile_timeout_s: float = setting(
-        10.0, "longest compilation of a schema or regex", unit="s", gt=0
+        2.0, "computing time that a constraint may take to compile, then 400", unit="s", gt=0
     )
     max_body_mb: float = setting(8.0, "largest request body, else 413", unit="MiB", gt=0)
     keepalive: KeepAliveMode = setting(

@@ -1,23 +1,23 @@
 """Tries each new constraint out in a killable child before anything is queued.
 
-Lives in the gateway process and imports none of the grammar libraries. At most two children,
-so that one slow constraint does not block the others; what they found is remembered.
+Lives in the gateway process and imports none of the grammar libraries. Equal constraints are
+tried out once, also while the first of them is in work; what was found is remembered.
 """
 
 import asyncio
-from collections import OrderedDict
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from grammar.errors import GrammarError, UnsupportedConstraint
+from grammar.errors import ConstraintTooExpensive, UnsupportedConstraint
 from grammar.matcher import Vocabulary
+from grammar.probe_children import ProbeChildren
 from grammar.probe_frames import Verdict
-from grammar.probe_process import ChildGone, ProbeProcess
 from grammar.spec import ConstraintSpec, PreparedConstraint
+from grammar.verdict_cache import VerdictCache
 
-MAX_CHILDREN = 2
-# Children that may turn out to be dead when they get a job, before something must be wrong.
-MAX_TRIES = 3
 DEFAULT_MEMORY_LIMIT_BYTES = 1024 * 1024 * 1024
+DEFAULT_CACHE_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,53 +45,44 @@ class ConstraintProbe:
         self,
         vocabulary: Vocabulary,
         *,
-        time_limit_s: float = 10.0,
+        time_limit_s: float = 2.0,
         memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES,
-        cache_size: int = 1024,
+        cache_bytes: int = DEFAULT_CACHE_BYTES,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._vocabulary = vocabulary
-        self._time_limit_s = time_limit_s
-        self._memory_limit_bytes = memory_limit_bytes
-        self._cache_size = cache_size
-        self._verdicts: OrderedDict[str, Verdict] = OrderedDict()
+        """`time_limit_s` is of computing, however busy the machine is."""
+        self._children = ProbeChildren(
+            vocabulary, time_limit_s=time_limit_s, memory_limit_bytes=memory_limit_bytes
+        )
+        self._cache = VerdictCache(cache_bytes, clock=clock)
         self._checks: dict[str, _Check] = {}
-        self._slots = asyncio.Semaphore(MAX_CHILDREN)
-        self._children: set[ProbeProcess] = set()
-        self._idle: list[ProbeProcess] = []
-        self._warm_up: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Starts one child in the background; checks that come earlier wait for it."""
-        self._warm_up = asyncio.create_task(self._start_first_child())
+        self._children.warm_up()
 
     async def stop(self) -> None:
         """Ends all checks (their callers get CancelledError) and all children."""
-        tasks: list[asyncio.Task[Verdict] | asyncio.Task[None]] = [
-            check.task for check in self._checks.values()
-        ]
-        if self._warm_up is not None:
-            tasks.append(self._warm_up)
+        tasks = [check.task for check in self._checks.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        self._idle.clear()
-        for child in list(self._children):
-            await self._end_child(child)
+        await self._children.stop()
 
     def child_pids(self) -> tuple[int, ...]:
         """The children that run now, busy or not."""
-        return tuple(child.pid for child in self._children)
+        return self._children.pids()
 
     async def check(self, spec: ConstraintSpec) -> ProbeReport:
         """Cancelling it while it is the only one to wait kills the child that works on it.
 
-        Raises: UnsupportedConstraint, ConstraintTooExpensive (not remembered: another try may
-        find a less busy machine), GrammarError where no child can be started.
+        Raises: UnsupportedConstraint; ConstraintTooExpensive, which is remembered for seconds
+        only, as another try may find a less busy machine; GrammarError where no child can be
+        started.
         """
         key = spec.key()
-        remembered = self._verdicts.get(key)
+        remembered = self._cache.get(key)
         if remembered is not None:
-            self._verdicts.move_to_end(key)
             return _report(remembered, cached=True)
         return _report(await self._shared_verdict(key, spec), cached=False)
 
@@ -111,50 +102,13 @@ class ConstraintProbe:
                     await _end(check.task)
 
     async def _try_out(self, key: str, spec: ConstraintSpec) -> Verdict:
-        async with self._slots:
-            for _ in range(MAX_TRIES):
-                child = await self._take_child()
-                try:
-                    verdict = await child.run(spec, time_limit_s=self._time_limit_s)
-                except ChildGone:
-                    await self._end_child(child)
-                    continue
-                except BaseException:
-                    await self._end_child(child)
-                    raise
-                self._idle.append(child)
-                self._remember(key, verdict)
-                return verdict
-        raise GrammarError("the constraint checker keeps dying before it can work")
-
-    async def _take_child(self) -> ProbeProcess:
-        if self._warm_up is not None:
-            await asyncio.wait([self._warm_up])
-        while self._idle:
-            child = self._idle.pop()
-            if child.is_alive:
-                return child
-            await self._end_child(child)
-        return await self._start_child()
-
-    async def _start_child(self) -> ProbeProcess:
-        child = await ProbeProcess.start(
-            self._vocabulary, memory_limit_bytes=self._memory_limit_bytes
-        )
-        self._children.add(child)
-        return child
-
-    async def _start_first_child(self) -> None:
-        self._idle.append(await self._start_child())
-
-    async def _end_child(self, child: ProbeProcess) -> None:
-        self._children.discard(child)
-        await child.kill()
-
-    def _remember(self, key: str, verdict: Verdict) -> None:
-        self._verdicts[key] = verdict
-        if len(self._verdicts) > self._cache_size:
-            self._verdicts.popitem(last=False)
+        try:
+            verdict = await self._children.run(spec)
+        except ConstraintTooExpensive as error:
+            self._cache.put_too_expensive(key, error)
+            raise
+        self._cache.put(key, verdict)
+        return verdict
 
 
 async def _end(task: asyncio.Task[Verdict]) -> None:

@@ -8,29 +8,49 @@ LENGTH_BYTES = 4
 
 
 class Setup(msgspec.Struct, frozen=True, tag=True):
-    """First frame to a child: the vocabulary (megabytes, hence once), and its memory limit."""
+    """First frame to a child: the vocabulary (megabytes, hence once), and its memory limit. The
+    child loads at normal priority where `is_urgent`; what it does later is idle work."""
 
     tokenizer_json: str
     vocab_size: int
     eos_token_ids: tuple[int, ...]
     memory_limit_bytes: int
+    is_urgent: bool = True
+
+
+class TimeLimits(msgspec.Struct, frozen=True):
+    """Seconds of computing, and seconds on the clock, which a busy machine makes longer."""
+
+    cpu_s: float
+    wall_s: float
 
 
 class Job(msgspec.Struct, frozen=True, tag=True):
     """One constraint to be compiled."""
 
     spec: ConstraintSpec
+    limits: TimeLimits
 
 
 class Ready(msgspec.Struct, frozen=True, tag=True):
-    """The child has loaded what it needs: after Setup, and again before it works on a job,
-    so that the time limit of a job does not count the import of a library."""
+    """After Setup: the child has loaded what it needs."""
+
+
+class Begun(msgspec.Struct, frozen=True, tag=True):
+    """A job was read; a verdict or a death follows."""
 
 
 class Broken(msgspec.Struct, frozen=True, tag=True):
     """The engine cannot be loaded for this vocabulary; no constraint is to blame."""
 
     reason: str
+
+
+class Died(msgspec.Struct, frozen=True, tag=True):
+    """The process that worked is gone, by this signal (0 = it left by itself); another takes the
+    next job."""
+
+    signal: int
 
 
 class Verdict(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
@@ -46,7 +66,7 @@ class Verdict(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
 
 
 ToChild = Setup | Job
-FromChild = Ready | Broken | Verdict
+FromChild = Ready | Begun | Broken | Died | Verdict
 
 _encoder = msgspec.msgpack.Encoder()
 _to_child = msgspec.msgpack.Decoder(ToChild)
@@ -68,4 +88,5 @@ def decode_to_child(body: bytes) -> ToChild:
 
 
 def decode_from_child(body: bytes) -> FromChild:
+    """Raises: msgspec.DecodeError for what is no frame."""
     return _from_child.decode(body)

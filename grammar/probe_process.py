@@ -4,17 +4,23 @@ import asyncio
 import os
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
+
+import msgspec
 
 from grammar.errors import ConstraintTooExpensive, GrammarError, UnsupportedConstraint
 from grammar.matcher import Vocabulary
 from grammar.probe_frames import (
     LENGTH_BYTES,
+    Begun,
     Broken,
+    Died,
     FromChild,
     Job,
     Ready,
     Setup,
+    TimeLimits,
     Verdict,
     body_length,
     decode_from_child,
@@ -22,9 +28,9 @@ from grammar.probe_frames import (
 )
 from grammar.spec import ConstraintSpec
 
-# Covers the import of xgrammar on a busy machine; a job's own limit starts after it.
+# Covers the import of xgrammar on a busy machine, which no limit of a job counts.
 LOAD_LIMIT_S = 120.0
-# How a child ends that could not allocate (Rust aborts) or that the kernel chose to kill.
+# How a process ends that could not allocate (Rust aborts) or that the kernel chose to kill.
 MEMORY_SIGNALS = frozenset({signal.SIGABRT, signal.SIGKILL})
 
 
@@ -32,15 +38,22 @@ class ChildGone(Exception):
     """The child died while it had nothing to do; the job is to be given to another."""
 
 
+class TimeExceeded(ConstraintTooExpensive):
+    """A limit of time, as opposed to memory: more of it may help."""
+
+
 class ProbeProcess:
-    """A running `python -m grammar.probe_worker`. Whoever gets an error from it kills it."""
+    """A running `python -m grammar.probe_worker`. Whoever gets an error from it that is not about
+    the constraint kills it."""
 
     def __init__(self, process: asyncio.subprocess.Process, memory_limit_bytes: int) -> None:
         self._process = process
         self._memory_limit_bytes = memory_limit_bytes
 
     @classmethod
-    async def start(cls, vocabulary: Vocabulary, *, memory_limit_bytes: int) -> "ProbeProcess":
+    async def start(
+        cls, vocabulary: Vocabulary, *, memory_limit_bytes: int, is_urgent: bool = False
+    ) -> "ProbeProcess":
         """Returns when the child is ready. Raises: GrammarError where it cannot be."""
         process = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -55,7 +68,7 @@ class ProbeProcess:
         child = cls(process, memory_limit_bytes)
         try:
             async with asyncio.timeout(LOAD_LIMIT_S):
-                await child._send_setup(vocabulary)
+                await child._send_setup(vocabulary, is_urgent=is_urgent)
                 await child._expect_ready()
         except BaseException as error:
             await child.kill()
@@ -66,30 +79,33 @@ class ProbeProcess:
 
     @property
     def pid(self) -> int:
+        """Also the id of the group of all its processes."""
         return self._process.pid
 
     @property
     def is_alive(self) -> bool:
         return self._process.returncode is None
 
-    async def run(self, spec: ConstraintSpec, *, time_limit_s: float) -> Verdict:
-        """Raises: ChildGone where the child was dead before it took the job, else
-        ConstraintTooExpensive past a limit, UnsupportedConstraint where the child crashed,
-        GrammarError where the engine cannot be loaded. After any of them the child is of no
-        more use."""
+    async def run(self, spec: ConstraintSpec, *, limits: TimeLimits) -> Verdict:
+        """Raises: ChildGone where the child was dead before it took the job, else TimeExceeded or
+        ConstraintTooExpensive past a limit, UnsupportedConstraint where the constraint crashed
+        what worked on it; the child goes on after these three. GrammarError where nothing can be
+        said."""
         try:
-            await self._send(encode(Job(spec)))
-            async with asyncio.timeout(LOAD_LIMIT_S):
-                await self._expect_ready()
+            await self._send(encode(Job(spec, limits)))
+            begun = await self._receive()
         except (EOFError, OSError) as error:
             raise ChildGone from error
+        if not isinstance(begun, Begun):
+            raise ChildGone
         try:
-            async with asyncio.timeout(time_limit_s):
+            # The limits hold inside the child; this is for one that does not run at all.
+            async with asyncio.timeout(limits.wall_s + LOAD_LIMIT_S):
                 verdict = await self._receive()
-        except TimeoutError as error:
-            raise ConstraintTooExpensive(f"{time_limit_s:g} s") from error
-        except EOFError as error:
-            raise await self._cause_of_death() from error
+        except (TimeoutError, EOFError) as error:
+            raise GrammarError("the constraint checker does not answer") from error
+        if isinstance(verdict, Died):
+            raise self._cause_of_death(verdict.signal, limits)
         if not isinstance(verdict, Verdict):
             raise GrammarError("the constraint checker is out of step")
         if verdict.out_of_memory:
@@ -97,19 +113,21 @@ class ProbeProcess:
         return verdict
 
     async def kill(self) -> None:
-        """Ends the child at once and reaps it; idempotent."""
+        """Ends the child and its fork at once and reaps it; idempotent."""
         if self.is_alive:
-            self._process.kill()
+            with suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
         if self._process.stdin is not None:
             self._process.stdin.close()
         await self._process.wait()
 
-    async def _send_setup(self, vocabulary: Vocabulary) -> None:
+    async def _send_setup(self, vocabulary: Vocabulary, *, is_urgent: bool) -> None:
         setup = Setup(
             vocabulary.tokenizer_json,
             vocabulary.vocab_size,
             vocabulary.eos_token_ids,
             self._memory_limit_bytes,
+            is_urgent,
         )
         await self._send(encode(setup))
 
@@ -122,7 +140,10 @@ class ProbeProcess:
         assert self._process.stdout is not None
         prefix = await self._process.stdout.readexactly(LENGTH_BYTES)
         body = await self._process.stdout.readexactly(body_length(prefix))
-        return decode_from_child(body)
+        try:
+            return decode_from_child(body)
+        except msgspec.DecodeError as error:  # killed while it wrote
+            raise GrammarError("the constraint checker is out of step") from error
 
     async def _expect_ready(self) -> None:
         message = await self._receive()
@@ -131,9 +152,12 @@ class ProbeProcess:
         if not isinstance(message, Ready):
             raise GrammarError("the constraint checker is out of step")
 
-    async def _cause_of_death(self) -> GrammarError:
-        code = await self._process.wait()
-        if -code in MEMORY_SIGNALS:
+    def _cause_of_death(self, number: int, limits: TimeLimits) -> GrammarError:
+        if number == signal.SIGPROF:
+            return TimeExceeded(f"{limits.cpu_s:g} s")
+        if number == signal.SIGALRM:
+            return TimeExceeded(f"{limits.wall_s:g} s on a busy machine")
+        if number in MEMORY_SIGNALS:
             return self._too_large()
         return UnsupportedConstraint("the grammar engine crashed while compiling the constraint")
 

@@ -254,7 +254,7 @@ async def test_a_refused_constraint_says_where_and_why(
 async def test_a_constraint_that_is_too_expensive_is_a_400(kit: Kit) -> None:
     kit.probe.error = ConstraintTooExpensive("10 s")
     error = await error_of(kit, chat(constraint=SCHEMA))
-    assert (error.status, error.code) == (400, "invalid_json_schema")
+    assert (error.status, error.code) == (400, "schema_too_complex")
     assert "10 s" in error.message
 
 
