@@ -1,6 +1,8 @@
 """The formats of JSON Schema that are regular languages, each as its RFC defines it.
 
-What the checkers in use refuse is left out though the RFC has it: the year 0000 and leap seconds.
+What the usual checkers refuse is left out though the RFC has it: the year 0000, leap seconds,
+characters beyond the BMP in an IRI, a zero within the number of a relative JSON Pointer, and in URI
+templates variables that begin with a percent sign and lengths of four digits.
 """
 
 from functools import cache
@@ -38,30 +40,6 @@ IPV4 = rf"{OCTET}(?:\.{OCTET}){{3}}"
 GROUP = "[0-9A-Fa-f]{1,4}"
 LAST_GROUPS = f"(?:{GROUP}:{GROUP}|{IPV4})"
 
-# RFC 5321: dot-string or quoted-string, then a domain or an address literal.
-ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
-QUOTED = r'"(?:[ !#-\[\]-~]|\\[ -~])*"'
-UUID = "[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"
-
-UNRESERVED = r"A-Za-z0-9._~\-"
-DELIMITERS = "!$&'()*+,;="
-ENCODED = "%[0-9A-Fa-f]{2}"
-# RFC 3987: ucschar, and iprivate, which may stand in a query only.
-BEYOND_ASCII = r"\u{a0}-\u{d7ff}\u{f900}-\u{fdcf}\u{fdf0}-\u{ffef}" + "".join(
-    rf"\u{{{plane:x}0000}}-\u{{{plane:x}fffd}}" for plane in range(1, 14)
-)
-BEYOND_ASCII += r"\u{e1000}-\u{efffd}"
-PRIVATE = r"\u{e000}-\u{f8ff}\u{f0000}-\u{ffffd}\u{100000}-\u{10fffd}"
-
-STEP = "/(?:[^/~]|~[01])*"
-POINTER = f"(?:{STEP})*"
-RELATIVE_POINTER = f"(?:0|[1-9][0-9]*)(?:#|{POINTER})"
-
-VARIABLE = rf"(?:[A-Za-z0-9_]|{ENCODED})(?:\.?(?:[A-Za-z0-9_]|{ENCODED}))*"
-VARIABLES = rf"{VARIABLE}(?::[1-9][0-9]{{0,3}}|\*)?"
-TEMPLATE_LITERAL = rf"[!#$&(-;=?-\[\]_a-z~{BEYOND_ASCII}{PRIVATE}]|{ENCODED}"
-URI_TEMPLATE = rf"(?:{TEMPLATE_LITERAL}|\{{[+#./;?&]?{VARIABLES}(?:,{VARIABLES})*\}})*"
-
 
 def _ipv6() -> str:
     """RFC 3986: one `::` stands for the groups that are missing, at least one."""
@@ -75,6 +53,29 @@ def _ipv6() -> str:
 
 
 IPV6 = _ipv6()
+
+# RFC 5321: dot-string or quoted-string, then a domain or an address literal.
+ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
+ADDRESS = rf"\[(?:{IPV4}|[Ii][Pp][Vv]6:{IPV6})\]"
+QUOTED = r'"(?:[ !#-\[\]-~]|\\[ -~])*"'
+UUID = "[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"
+
+UNRESERVED = r"A-Za-z0-9._~\-"
+DELIMITERS = "!$&'()*+,;="
+ENCODED = "%[0-9A-Fa-f]{2}"
+# RFC 3987: ucschar, and iprivate, which may stand in a query only.
+BEYOND_ASCII = r"\u{a0}-\u{d7ff}\u{f900}-\u{fdcf}\u{fdf0}-\u{ffef}"
+BEYOND_BMP = "".join(rf"\u{{{plane:x}0000}}-\u{{{plane:x}fffd}}" for plane in range(1, 17))
+PRIVATE = r"\u{e000}-\u{f8ff}"
+
+STEP = "/(?:[^/~]|~[01])*"
+POINTER = f"(?:{STEP})*"
+RELATIVE_POINTER = f"(?:0|[1-9]+)(?:#|{POINTER})"
+
+VARIABLE = rf"[A-Za-z0-9_](?:\.?(?:[A-Za-z0-9_]|{ENCODED}))*"
+VARIABLES = rf"{VARIABLE}(?::[1-9][0-9]{{0,2}}|\*)?"
+TEMPLATE_LITERAL = rf"[!#$&-;=?-\[\]_a-z~{BEYOND_ASCII}{PRIVATE}{BEYOND_BMP}]|{ENCODED}"
+URI_TEMPLATE = rf"(?:{TEMPLATE_LITERAL}|\{{[+#./;?&]?{VARIABLES}(?:,{VARIABLES})*\}})*"
 
 
 def _resource(*, beyond: str, private: str, is_relative: bool) -> str:
@@ -101,7 +102,7 @@ SOURCES = {
     "date": DATE,
     "date-time": f"{DATE}[Tt]{TIME}",
     "duration": DURATION,
-    "email": rf"(?:{ATOM}(?:\.{ATOM})*|{QUOTED})@(?:{HOSTNAME}|\[(?:{IPV4}|IPv6:{IPV6})\])",
+    "email": rf"(?:{ATOM}(?:\.{ATOM})*|{QUOTED})@(?:{HOSTNAME}|{ADDRESS})",
     "hostname": HOSTNAME,
     "ipv4": IPV4,
     "ipv6": IPV6,
