@@ -132,7 +132,7 @@ def _positive(value: Json, place: str, keyword: str) -> int | float:
     return int(number) if float(number).is_integer() and number < 2**53 else number
 
 
-def _count(value: Json, place: str, keyword: str) -> int:
+def count(value: Json, place: str, keyword: str) -> int:
     number = _number(value, place, keyword)
     if number < 0 or math.floor(number) != number:
         raise refused(f"{keyword!r} is a whole number of at least 0", place, keyword)
@@ -159,10 +159,10 @@ CHECKS: dict[str, Check] = {
     "exclusiveMinimum": _exclusive,
     "exclusiveMaximum": _exclusive,
     "multipleOf": _positive,
-    "minLength": _count,
-    "maxLength": _count,
-    "minItems": _count,
-    "maxItems": _count,
-    "minProperties": _count,
-    "maxProperties": _count,
+    "minLength": count,
+    "maxLength": count,
+    "minItems": count,
+    "maxItems": count,
+    "minProperties": count,
+    "maxProperties": count,
 }

@@ -1,0 +1,121 @@
+"""Rules for arrays: a tuple one by one, equal items as a repetition, counted items as states."""
+
+from typing import TYPE_CHECKING
+
+from grammar.schema.array_plans import ArrayPlan, State
+from grammar.schema.nodes import NodeId
+from grammar.schema.rules import repeated
+
+if TYPE_CHECKING:
+    from grammar.schema.lark_emitter import LarkEmitter
+
+
+def array_rule(plan: ArrayPlan, emitter: "LarkEmitter") -> str:
+    """The name of the rule, or terminal, for arrays of the plan."""
+    for gap in plan.gaps:
+        emitter.note(gap)
+    if plan.distinct is not None:
+        return _distinct_terminal(plan, emitter)
+    return _ArrayRules(plan, emitter).emit()
+
+
+class _ArrayRules:
+    """Emits the rules of one plan."""
+
+    def __init__(self, plan: ArrayPlan, emitter: "LarkEmitter") -> None:
+        self._plan = plan
+        self._cell = plan.cell
+        self._emitter = emitter
+        self._rules = emitter.rules
+        self._marks = emitter.punctuation
+        self._name = self._rules.name(f"a{emitter.new_number()}")
+        self._useful = frozenset[State]()
+        if plan.states is not None:
+            self._useful = plan.useful_states(emitter.reach.alive)
+        self._waiting: list[tuple[str, State, bool]] = []
+
+    def emit(self) -> str:
+        marks = self._marks
+        if self._plan.states is None:
+            first = self._tuple()
+        else:
+            first = self._state(self._plan.start, is_first=True)
+        while self._waiting:
+            name, state, is_first = self._waiting.pop()
+            self._rules.add(name, self._ways(state, is_first=is_first))
+        return self._rules.add(self._name, [f"{marks.open_array} {first} {marks.close_array}"])
+
+    def _tuple(self) -> str:
+        """The items from the last to the first, each rule naming the one behind it."""
+        following = self._rest(len(self._cell.prefix))
+        for index in range(len(self._cell.prefix) - 1, -1, -1):
+            ways = []
+            item = self._cell.prefix[index]
+            if self._emitter.reach.is_alive(item):
+                ways.append(f"{self._item(item, is_first=index == 0)} {following}")
+            if index >= self._cell.low:
+                ways.append("")
+            following = self._rules.add(f"{self._name}_{index}", ways)
+        return following
+
+    def _rest(self, index: int) -> str:
+        low = max(0, self._cell.low - index)
+        high = None if self._cell.high is None else self._cell.high - index
+        node = self._cell.rest
+        if high == 0 or not self._emitter.reach.is_alive(node):
+            return ""
+        item = f"{self._marks.comma} {self._emitter.node(node)}"
+        if index:
+            return repeated(item, low, high)
+        more = repeated(item, max(0, low - 1), None if high is None else high - 1)
+        body = f"{self._emitter.node(node)} {more}"
+        return body if low else f"({body})?"
+
+    def _state(self, state: State, *, is_first: bool) -> str:
+        """The rule for what follows in a state."""
+        index, counts = state
+        stem = "f" if is_first else "s"
+        name = f"{self._name}_{stem}{index}_{'_'.join(map(str, counts))}"
+        if not self._rules.has(name):
+            self._rules.reserve(name)
+            self._waiting.append((name, state, is_first))
+        return name
+
+    def _ways(self, state: State, *, is_first: bool) -> list[str]:
+        assert self._plan.states is not None
+        ways = [
+            f"{self._item(step.node, is_first=is_first)} {self._state(step.target, is_first=False)}"
+            for step in self._plan.states[state]
+            if step.target in self._useful and self._emitter.reach.is_alive(step.node)
+        ]
+        return [*ways, ""] if state in self._plan.accepting else ways
+
+    def _item(self, node: NodeId, *, is_first: bool) -> str:
+        rule = self._emitter.node(node)
+        return rule if is_first else f"{self._marks.comma} {rule}"
+
+
+def _distinct_terminal(plan: ArrayPlan, emitter: "LarkEmitter") -> str:
+    """One terminal: lists of the values, without those in which a value occurs twice."""
+    assert plan.distinct is not None
+    marks = emitter.punctuation
+    values = [_literal_regex(text) for text in plan.distinct]
+    first, comma, last = (marks.regex(mark) for mark in "[,]")
+    any_value = f"(?:{'|'.join(values)})"
+    low, high = plan.cell.low, min(plan.cell.high or len(values), len(values))
+    if plan.cell.high == 0 or not values:
+        return emitter.rules.terminal(f"/{first}{last}/")
+    more = f"(?:{comma}{any_value}){{{max(0, low - 1)},{high - 1}}}"
+    body = f"{any_value}{more}" if low else f"(?:{any_value}{more})?"
+    twice = [
+        f"/{first}(?:{any_value}{comma})*{value}{comma}(?:{any_value}{comma})*{value}"
+        f"(?:{comma}{any_value})*{last}/"
+        for value in values
+    ]
+    expression = f"/{first}{body}{last}/" + "".join(f" & ~{one}" for one in twice)
+    return emitter.rules.terminal(expression)
+
+
+def _literal_regex(text: str) -> str:
+    """A Rust regex for the text, fit to stand between slashes."""
+    return "".join(c if c.isalnum() and c.isascii() else f"\\x{{{ord(c):x}}}" for c in text)

@@ -1,0 +1,45 @@
+"""From the text of a JSON Schema to a grammar: the entry to this package."""
+
+from typing import TYPE_CHECKING
+
+from grammar.errors import UnsupportedConstraint
+from grammar.schema.lark_emitter import LarkEmitter
+from grammar.schema.model import SchemaModel
+from grammar.schema.reach import Reach
+from grammar.schema.spelling import Speller
+from grammar.schema_document import Json, parse_schema
+
+if TYPE_CHECKING:
+    from grammar.spec import Gap
+
+
+class CompiledSchema:
+    """A schema's grammar for llguidance, and what is known about it."""
+
+    def __init__(self, model: SchemaModel, *, whitespace: bool) -> None:
+        self._model = model
+        self._whitespace = whitespace
+        self._reach = Reach(model)
+        self._speller = Speller(model, self._reach)
+        emitter = LarkEmitter(model, self._reach, start="start", whitespace=whitespace)
+        self.lark = emitter.emit()
+        self.gaps: tuple[Gap, ...] = tuple(emitter.gaps)
+
+    def spellings(self, value: Json) -> list[str]:
+        """Texts of a value in the spelling that the grammar expects, the likeliest first."""
+        return self._speller.spellings(value)
+
+    def rules(self, start: str) -> str:
+        """The same grammar with `start` as its first rule and as the prefix of all other names."""
+        return LarkEmitter(
+            self._model, self._reach, start=start, whitespace=self._whitespace
+        ).emit()
+
+
+def compile_schema(text: str, *, whitespace: bool = False) -> CompiledSchema:
+    """Raises: UnsupportedConstraint, with the JSON Pointer of what is malformed or cannot be kept
+    even by validation of the finished text."""
+    try:
+        return CompiledSchema(SchemaModel(parse_schema(text)), whitespace=whitespace)
+    except RecursionError as error:
+        raise UnsupportedConstraint("the schema is nested too deeply") from error

@@ -1,0 +1,94 @@
+"""Rules for numbers: one regex where that can say it, llguidance's own remainder automaton for the
+multiples that no short regex describes."""
+
+import json
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from grammar.schema.number_cells import NumberCell
+from grammar.schema.numbers import (
+    Bound,
+    multiple_of_regex,
+    not_multiple_of_regex,
+    number_regex,
+)
+from grammar.spec import Gap
+
+if TYPE_CHECKING:
+    from grammar.schema.lark_emitter import LarkEmitter
+
+# The largest double below 2**63: llguidance computes bounds in 64 bits.
+MAX_BOUND = 2**63 - 1024
+COMPACT = {"whitespace_flexible": False, "item_separator": ",", "key_separator": ":"}
+
+NOT_MULTIPLE = Gap("", "not", "the mask cannot exclude the multiples of such a number")
+ROUNDED_BOUND = Gap("", "multipleOf", "a bound beside multipleOf is not a double")
+
+
+def number_alternatives(cells: tuple[NumberCell, ...], emitter: "LarkEmitter") -> Iterator[str]:
+    """Items of a rule whose union are the cells."""
+    plain = []
+    for cell in cells:
+        if cell.multiple_of is None and not cell.not_multiples_of:
+            regex = number_regex(cell.low, cell.high, integer=cell.is_whole)
+            if regex is not None:
+                plain.append(regex)
+        else:
+            yield from _divided(cell, emitter)
+    if plain:
+        yield emitter.rules.terminal(f"/{'|'.join(plain)}/")
+
+
+def _divided(cell: NumberCell, emitter: "LarkEmitter") -> Iterator[str]:
+    base = number_regex(cell.low, cell.high, integer=cell.is_whole)
+    if base is None:
+        return
+    parts = [base]
+    for divisor in sorted(cell.not_multiples_of):
+        regex = not_multiple_of_regex(divisor)
+        if regex is None:
+            emitter.note(NOT_MULTIPLE)
+        else:
+            parts.append(regex)
+    if cell.multiple_of is not None:
+        regex = multiple_of_regex(cell.multiple_of)
+        if regex is None:
+            if len(parts) > 1:
+                emitter.note(NOT_MULTIPLE)
+            yield f"%json {json.dumps(_json_schema(cell, cell.multiple_of, emitter))}"
+            return
+        parts.append(regex)
+    yield emitter.rules.terminal(" & ".join(f"/{part}/" for part in parts))
+
+
+def _json_schema(cell: NumberCell, divisor: Fraction, emitter: "LarkEmitter") -> dict[str, object]:
+    """The schema that llguidance turns into its automaton, bounded so that no number is endless."""
+    schema: dict[str, object] = {
+        "x-guidance": COMPACT,
+        "type": "integer" if cell.is_whole else "number",
+        "multipleOf": _number(divisor),
+        "minimum": -MAX_BOUND,
+        "maximum": MAX_BOUND,
+    }
+    for bound, keyword in ((cell.low, "minimum"), (cell.high, "maximum")):
+        if bound is not None:
+            del schema[keyword]
+            schema[_keyword(bound, keyword)] = _bound(bound, emitter)
+    return schema
+
+
+def _keyword(bound: Bound, keyword: str) -> str:
+    return f"exclusive{keyword.capitalize()}" if bound.is_exclusive else keyword
+
+
+def _bound(bound: Bound, emitter: "LarkEmitter") -> int | float:
+    value = max(Fraction(-MAX_BOUND), min(Fraction(MAX_BOUND), bound.value))
+    number = _number(value)
+    if Fraction(number) != bound.value:
+        emitter.note(ROUNDED_BOUND)
+    return number
+
+
+def _number(value: Fraction) -> int | float:
+    return value.numerator if value.denominator == 1 else float(value)

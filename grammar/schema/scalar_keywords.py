@@ -1,0 +1,105 @@
+"""What a schema object says of types, numbers and strings."""
+
+from fractions import Fraction
+from typing import Any
+
+from grammar import keyword_values as values
+from grammar.errors import UnsupportedPattern
+from grammar.keyword_values import refused
+from grammar.keywords import TYPES
+from grammar.schema.formats import format_regex
+from grammar.schema.number_cells import ALL_NUMBERS, NumberCell
+from grammar.schema.numbers import Bound
+from grammar.schema.patterns import parse_pattern
+from grammar.schema.regex import length_between
+from grammar.schema.text_sets import TextSet
+from grammar.schema_document import Json, child
+from grammar.spec import Gap
+
+Schema = dict[str, Any]
+
+DIVIDING_DOUBLES = "validators that divide doubles disagree on multiples of such a fraction"
+
+
+def types_of(schema: Schema, pointer: str) -> frozenset[str]:
+    """The names that `type` gives, all of them where it is not there."""
+    if "type" not in schema:
+        return frozenset(TYPES)
+    value = values.CHECKS["type"](schema["type"], child(pointer, "type"), "type")
+    return frozenset([value] if isinstance(value, str) else value)
+
+
+def number_cell(schema: Schema, pointer: str) -> tuple[NumberCell | None, tuple[Gap, ...]]:
+    """The numbers that the bounds and `multipleOf` leave; None where they leave none."""
+    cell: NumberCell | None = ALL_NUMBERS
+    gaps: tuple[Gap, ...] = ()
+    for keyword in ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"):
+        if keyword in schema and cell is not None:
+            bound = _bound(schema, keyword, pointer)
+            cell = cell if bound is None else cell.intersect(bound)
+    if "multipleOf" in schema and cell is not None:
+        place = child(pointer, "multipleOf")
+        divisor = exact_number(values.CHECKS["multipleOf"](schema["multipleOf"], place, ""))
+        cell = cell.intersect(NumberCell(multiple_of=divisor))
+        if divisor.denominator & (divisor.denominator - 1):
+            gaps = (Gap(place, "multipleOf", DIVIDING_DOUBLES),)
+    return cell, gaps
+
+
+def exact_number(value: int | float) -> Fraction:
+    """The number as it is written in decimal digits."""
+    return Fraction(value) if isinstance(value, int) else Fraction(repr(value))
+
+
+def _bound(schema: Schema, keyword: str, pointer: str) -> NumberCell | None:
+    """None for a boolean exclusive bound of draft 4, which changes what the plain bound means."""
+    place = child(pointer, keyword)
+    value = values.CHECKS[keyword](schema[keyword], place, keyword)
+    if isinstance(value, bool):
+        plain = keyword.replace("exclusiveM", "m")
+        if value and plain not in schema:
+            raise refused(f"{keyword!r} needs {plain!r}", place, keyword)
+        return None
+    is_exclusive = keyword.startswith("exclusive")
+    if not is_exclusive:
+        is_exclusive = schema.get(f"exclusive{keyword[0].upper()}{keyword[1:]}") is True
+    bound = Bound(exact_number(value), is_exclusive)
+    return NumberCell(low=bound) if keyword.lower().endswith("minimum") else NumberCell(high=bound)
+
+
+def text_set(schema: Schema, pointer: str) -> TextSet:
+    """The strings that length, pattern and format leave."""
+    texts = TextSet.ALL
+    if "minLength" in schema or "maxLength" in schema:
+        low, high = count_range(schema, pointer, "minLength", "maxLength")
+        texts = TextSet.exact(length_between(low, high))
+    if "pattern" in schema:
+        place = child(pointer, "pattern")
+        texts = texts.intersect(pattern_set(schema["pattern"], place, "pattern"))
+    if "format" in schema:
+        name = values.CHECKS["format"](schema["format"], child(pointer, "format"), "format")
+        regex = format_regex(name)
+        if regex is not None:
+            texts = texts.intersect(TextSet.exact(regex))
+    return texts
+
+
+def pattern_set(pattern: Json, place: str, keyword: str) -> TextSet:
+    """The strings in which the pattern is found. Raises: UnsupportedConstraint."""
+    if not isinstance(pattern, str):
+        raise refused(f"{keyword!r} is a string", place, keyword)
+    try:
+        narrow = parse_pattern(pattern, reading="narrow")
+        wide = parse_pattern(pattern, reading="wide")
+    except UnsupportedPattern as error:
+        raise refused(str(error), place, keyword) from error
+    return TextSet(narrow, wide)
+
+
+def count_range(schema: Schema, pointer: str, low: str, high: str) -> tuple[int, int | None]:
+    """The values of a pair of counting keywords."""
+    least = values.count(schema.get(low, 0), child(pointer, low), low)
+    most = None
+    if high in schema:
+        most = values.count(schema[high], child(pointer, high), high)
+    return least, most
