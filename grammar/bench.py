@@ -15,8 +15,11 @@ from grammar.bench_child import BenchChild, ChildDied, DeadlinePassed
 from grammar.bench_file import BenchCase
 from grammar.bench_frames import Compiled, Setup, Treatment, Walked
 from grammar.matcher import Vocabulary
+from grammar.probe_frames import TimeLimits
 from grammar.spec import EngineChoice, Gap
 
+# A deadline counts computing, so that a busy machine refuses nothing; but what sleeps must end too.
+WALL_FACTOR = 5
 MEMORY_LIMIT_BYTES = 1024 * 1024 * 1024
 
 Ending = Literal[Treatment, "crashed"]
@@ -66,6 +69,7 @@ def setup_of(vocabulary: Vocabulary, options: BenchOptions) -> Setup:
         options.engine,
         options.allows_checked,
         MEMORY_LIMIT_BYTES,
+        TimeLimits(options.time_limit_s, WALL_FACTOR * options.time_limit_s),
     )
 
 
@@ -118,8 +122,8 @@ class _Queue:
             self._results[index] = result
             self._on_result(result)
 
-    def start_child(self, setup: Setup, options: BenchOptions) -> BenchChild:
-        child = BenchChild(setup, limit_s=options.time_limit_s)
+    def start_child(self, setup: Setup) -> BenchChild:
+        child = BenchChild(setup)
         with self._lock:
             self._children.add(child)
         return child
@@ -145,7 +149,7 @@ def _work(queue: _Queue, setup: Setup, options: BenchOptions) -> None:
     child: BenchChild | None = None
     try:
         for index, case in queue:
-            child = child or queue.start_child(setup, options)
+            child = child or queue.start_child(setup)
             result, is_alive = _run_case(child, case, options)
             queue.put(index, result)
             if not is_alive:

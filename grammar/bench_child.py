@@ -2,6 +2,7 @@
 
 import os
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -22,14 +23,12 @@ from grammar.bench_frames import (
 )
 from grammar.errors import GrammarError
 
-# Covers the import of xgrammar on a busy machine.
+# Covers the import of xgrammar on a busy machine, which no limit counts.
 LOAD_LIMIT_S = 120.0
 # All instances of one schema; the longest of MaskBench takes about a second.
 WALK_LIMIT_S = 60.0
-# A deadline counts processor time, so that a busy machine refuses nothing; but a child that
-# sleeps for ever must end as well.
-WALL_FACTOR = 5
-POLL_S = 0.05
+# How the child ends whose schema took too long; the limits hold inside of it.
+DEADLINE_SIGNALS = frozenset({signal.SIGPROF, signal.SIGALRM})
 
 
 class ChildDied(Exception):
@@ -43,9 +42,9 @@ class DeadlinePassed(Exception):
 class BenchChild:
     """A running `python -m grammar.bench_worker`. After any error it is of no more use."""
 
-    def __init__(self, setup: Setup, *, limit_s: float) -> None:
+    def __init__(self, setup: Setup) -> None:
         """Returns when the child is ready. Raises: GrammarError where it cannot be."""
-        self._limit_s = limit_s
+        self._limits = setup.limits
         self._process = subprocess.Popen(
             [sys.executable, "-m", "grammar.bench_worker"],
             stdin=subprocess.PIPE,
@@ -59,7 +58,7 @@ class BenchChild:
             answer = self._receive(LOAD_LIMIT_S)
         except (ChildDied, DeadlinePassed) as error:
             self.kill()
-            raise GrammarError(f"the bench's child cannot be started: {error}") from error
+            raise GrammarError(f"a child of the bench cannot be started: {error}") from error
         if not isinstance(answer, Ready):
             self.kill()
             raise GrammarError(answer.reason if isinstance(answer, Broken) else "out of step")
@@ -75,7 +74,13 @@ class BenchChild:
     def compile(self, case: BenchCase, *, wants_notes: bool = False) -> Compiled:
         """Raises: DeadlinePassed, ChildDied."""
         self._send(Job(case, wants_notes))
-        answer = self._receive(self._limit_s)
+        try:
+            # For a child that does not run at all: the schema's limit holds inside of it.
+            answer = self._receive(self._limits.wall_s + LOAD_LIMIT_S)
+        except ChildDied as death:
+            if -self._process.wait() in DEADLINE_SIGNALS:
+                raise DeadlinePassed(f"more than {self._limits.cpu_s:g} s") from death
+            raise
         assert isinstance(answer, Compiled)
         return answer
 
@@ -106,18 +111,18 @@ class BenchChild:
             raise ChildDied(self._cause()) from error
 
     def _receive(self, limit_s: float) -> Message:
-        deadline = _Deadline(self._process.pid, limit_s)
+        deadline = time.monotonic() + limit_s
         length = int.from_bytes(self._read(LENGTH_BYTES, deadline), "big")
         return decode(self._read(length, deadline))
 
-    def _read(self, num_bytes: int, deadline: "_Deadline") -> bytes:
+    def _read(self, num_bytes: int, deadline: float) -> bytes:
         assert self._process.stdout is not None
         descriptor = self._process.stdout.fileno()
         parts: list[bytes] = []
         while num_bytes > 0:
-            if not select.select([descriptor], [], [], POLL_S)[0]:
-                deadline.check()
-                continue
+            left_s = max(0.0, deadline - time.monotonic())
+            if not select.select([descriptor], [], [], left_s)[0]:
+                raise DeadlinePassed("no answer in time")
             part = os.read(descriptor, num_bytes)
             if not part:
                 raise ChildDied(self._cause())
@@ -128,36 +133,6 @@ class BenchChild:
     def _cause(self) -> str:
         code = self._process.wait()
         return f"killed by signal {-code}" if code < 0 else f"ended with code {code}"
-
-
-class _Deadline:
-    """A limit of one process's processor time from now on."""
-
-    def __init__(self, pid: int, limit_s: float) -> None:
-        self._pid = pid
-        self._limit_s = limit_s
-        self._started = time.monotonic()
-        self._used_before = _cpu_seconds(pid)
-
-    def check(self) -> None:
-        """Raises: DeadlinePassed."""
-        elapsed = time.monotonic() - self._started
-        used = _cpu_seconds(self._pid)
-        if used is not None and self._used_before is not None:
-            used -= self._used_before
-        else:
-            used = elapsed
-        if used > self._limit_s or elapsed > WALL_FACTOR * self._limit_s:
-            raise DeadlinePassed(f"more than {self._limit_s:g} s")
-
-
-def _cpu_seconds(pid: int) -> float | None:
-    """Processor time of a process so far; None where /proc does not say."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    except (OSError, IndexError):
-        return None
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _environment() -> dict[str, str]:

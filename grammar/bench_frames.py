@@ -5,6 +5,7 @@ from typing import BinaryIO, Literal
 import msgspec
 
 from grammar.bench_file import BenchCase
+from grammar.probe_frames import TimeLimits
 from grammar.spec import EngineChoice, Gap
 
 LENGTH_BYTES = 4
@@ -22,6 +23,7 @@ class Setup(msgspec.Struct, frozen=True, tag=True):
     engine: EngineChoice
     allows_checked: bool
     memory_limit_bytes: int
+    limits: TimeLimits
 
 
 class Job(msgspec.Struct, frozen=True, tag=True):

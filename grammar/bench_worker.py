@@ -57,9 +57,10 @@ class BenchWorker:
         self._compiler.engine("llguidance" if setup.engine == "auto" else setup.engine)
 
     def compile(self, schema: str) -> tuple[Compiled, PreparedConstraint | None]:
-        """What the server would do with the schema, and the grammar where it takes it."""
+        """What the server would do with the schema, and the grammar where it takes it. Past its
+        limits the process ends by a signal."""
         spec = ConstraintSpec("json_schema", schema, self._setup.engine, self._setup.allows_checked)
-        verdict = self._compiler.try_out(spec)
+        verdict = self._compiler.try_out(spec, self._setup.limits)
         prepared = verdict.prepared
         if prepared is None:
             refusal = Compiled(

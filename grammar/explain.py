@@ -25,7 +25,7 @@ def explain(schema: str, vocabulary: Vocabulary, options: BenchOptions) -> Expla
 
     Raises: GrammarError where the engine cannot be loaded.
     """
-    child = BenchChild(setup_of(vocabulary, options), limit_s=options.time_limit_s)
+    child = BenchChild(setup_of(vocabulary, options))
     try:
         compiled = child.compile(BenchCase("", schema, ()), wants_notes=True)
         return Explanation(compiled.treatment, compiled.engine, child.walked().notes)

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from grammar import bench
+from grammar import bench, bench_child
 from grammar.bench import BenchOptions, CaseResult, run_bench, setup_of
 from grammar.bench_child import BenchChild, ChildDied, DeadlinePassed
 from grammar.bench_file import BenchCase, Instance
-from grammar.bench_frames import Compiled, Walked
+from grammar.bench_frames import Compiled, Setup, Walked
 from grammar.errors import GrammarError
 from grammar.matcher import Vocabulary
 from tests.small_vocabulary import small_vocabulary
@@ -91,10 +91,9 @@ class LosableChild:
 
     num_started = 0
 
-    def __init__(self, _setup: object, *, limit_s: float) -> None:
+    def __init__(self, _setup: object) -> None:
         LosableChild.num_started += 1
         self._schema = ""
-        self._limit_s = limit_s
 
     def compile(self, case: BenchCase) -> Compiled:
         self._schema = case.schema
@@ -125,8 +124,8 @@ def test_a_crash_or_a_hang_costs_only_its_own_schema(monkeypatch: pytest.MonkeyP
 def test_an_error_of_the_caller_ends_all_children(monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[BenchChild] = []
 
-    def recording(*args: Any, **options: Any) -> BenchChild:
-        started.append(BenchChild(*args, **options))
+    def recording(setup: Setup) -> BenchChild:
+        started.append(BenchChild(setup))
         return started[-1]
 
     def stop(_result: CaseResult) -> None:
@@ -142,12 +141,15 @@ def test_an_error_of_the_caller_ends_all_children(monkeypatch: pytest.MonkeyPatc
 
 @pytest.fixture
 def child() -> Iterator[BenchChild]:
-    child = BenchChild(setup_of(small_vocabulary(), BenchOptions()), limit_s=0.1)
+    child = BenchChild(setup_of(small_vocabulary(), BenchOptions(time_limit_s=0.1)))
     yield child
     child.kill()
 
 
-def test_a_killed_child_is_told_from_a_late_one(child: BenchChild) -> None:
+def test_a_killed_child_is_told_from_a_stuck_one(
+    child: BenchChild, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bench_child, "LOAD_LIMIT_S", 0.0)
     os.kill(child.pid, signal.SIGSTOP)
     with pytest.raises(DeadlinePassed):
         child.compile(case("s", {}))
