@@ -13,6 +13,7 @@ from grammar.coverage import check_schema
 from grammar.ecma_regex import rust_pattern
 from grammar.ending_matcher import EndingMatcher, VocabularyBits
 from grammar.errors import GrammarError, MatcherFailed, UnsupportedConstraint
+from grammar.gbnf_lark import gbnf_to_lark
 from grammar.literals import checked_regex, choice_strings
 from grammar.matcher import MaskRow, Vocabulary
 from grammar.spec import ConstraintSpec, EngineName, GrammarForm, PreparedConstraint
@@ -116,6 +117,8 @@ def _grammar(spec: ConstraintSpec) -> tuple[GrammarForm, str]:
     if spec.kind == "choice":
         # One regex, not alternatives of a grammar: those are limited to 2,000 a row.
         return "regex", "|".join(map(_escaped, choice_strings(spec.value)))
+    if spec.kind == "gbnf":
+        return "lark", gbnf_to_lark(spec.value)
     if spec.kind == "json_object":
         return "json_schema", '{"type":"object"}'
     return "json_schema", check_schema(spec.value, "llguidance")
@@ -124,6 +127,8 @@ def _grammar(spec: ConstraintSpec) -> tuple[GrammarForm, str]:
 def _wrapped(prepared: PreparedConstraint) -> str:
     if prepared.form == "regex":
         return LLMatcher.grammar_from_regex(prepared.grammar)
+    if prepared.form == "lark":
+        return LLMatcher.grammar_from_lark(prepared.grammar)
     return LLMatcher.grammar_from_json_schema(prepared.grammar, overrides=JSON_OPTIONS)
 
 
