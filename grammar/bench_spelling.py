@@ -6,10 +6,12 @@ measure the order of keys in its file.
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from grammar.schema.compiler import compile_schema
 from grammar.schema_document import Json, steps_of
+from grammar.spec import PreparedConstraint
 
 Schema = dict[str, Any]
 
@@ -38,9 +40,12 @@ def instance_value(text: str) -> Json:
     return value
 
 
-def spellings(schema_text: str, value: Json) -> list[str]:
-    """The texts of the value among which a mask has its choice, the likeliest first."""
-    return [DeclaredOrder(json.loads(schema_text)).text(value)]
+def speller(schema: str, prepared: PreparedConstraint) -> Callable[[Json], list[str]]:
+    """Gives the texts of a value among which the grammar has its choice, the likeliest first."""
+    if prepared.form == "lark":
+        return compile_schema(schema).spellings
+    order = DeclaredOrder(json.loads(schema))
+    return lambda value: [order.text(value)]
 
 
 class DeclaredOrder:

@@ -8,11 +8,12 @@ import array
 import json
 import os
 import time
+from collections.abc import Callable, Sequence
 from typing import BinaryIO
 
 import numpy as np
 
-from grammar.bench_file import BenchCase, Instance
+from grammar.bench_file import BenchCase
 from grammar.bench_frames import (
     Broken,
     Compiled,
@@ -26,7 +27,7 @@ from grammar.bench_frames import (
     read_message,
 )
 from grammar.bench_notes import keyword_notes
-from grammar.bench_spelling import Untestable, instance_value, spellings
+from grammar.bench_spelling import Untestable, instance_value, speller
 from grammar.bench_texts import TokenTexts
 from grammar.errors import GrammarError, MatcherFailed
 from grammar.matcher import Matcher, Vocabulary, mask_words
@@ -79,38 +80,41 @@ class BenchWorker:
     def walk(self, case: BenchCase, prepared: PreparedConstraint) -> Walked:
         """Every instance of the case through the matcher."""
         matcher = self._compiler.engine(prepared.engine).build(prepared)
+        spellings = speller(case.schema, prepared)
+        validate = validation(case.schema) if prepared.gaps else _no_validation
         mask_ns = array.array("I")
-        outcomes = tuple(
-            self._outcome(case, instance, prepared, matcher, mask_ns) for instance in case.instances
-        )
-        return Walked(outcomes, mask_ns.tobytes())
+        outcomes: list[Outcome] = []
+        for instance in case.instances:
+            try:
+                texts = spellings(instance_value(instance.data))
+            except Untestable as error:
+                outcomes.append(Outcome(None, str(error)))
+            else:
+                outcomes.append(self._outcome(texts, matcher, validate=validate, mask_ns=mask_ns))
+        return Walked(tuple(outcomes), mask_ns.tobytes())
 
     def notes(self, schema: str, compiled: Compiled) -> Walked:
         return Walked(notes=keyword_notes(schema, compiled))
 
     def _outcome(
         self,
-        case: BenchCase,
-        instance: Instance,
-        prepared: PreparedConstraint,
+        texts: Sequence[str],
         matcher: Matcher,
+        *,
+        validate: Callable[[str], bool],
         mask_ns: "array.array[int]",
     ) -> Outcome:
-        try:
-            value = instance_value(instance.data)
-        except Untestable as error:
-            return Outcome(None, str(error))
+        """Accepted if the matcher takes one of the texts, and the validation as well."""
         reason = ""
-        for text in spellings(case.schema, value):
+        for text in texts:
             token_ids = self._texts.encode(text)
             if token_ids is None:
                 return Outcome(None, "the vocabulary cannot spell it")
             try:
-                is_accepted = self._walk(matcher.fork(), token_ids, mask_ns)
+                if self._walk(matcher.fork(), token_ids, mask_ns) and validate(text):
+                    return Outcome(True)
             except MatcherFailed as error:
-                is_accepted, reason = False, f"the matcher failed: {error}"
-            if is_accepted and not (prepared.gaps and problem_with(case.schema, text)):
-                return Outcome(True)
+                reason = f"the matcher failed: {error}"
         return Outcome(False, reason)
 
     def _walk(self, matcher: Matcher, token_ids: list[int], mask_ns: "array.array[int]") -> bool:
@@ -127,14 +131,18 @@ class BenchWorker:
         return matcher.is_accepting()
 
 
-def problem_with(schema: str, text: str) -> str | None:
-    """What the final validation says of a text, for schemas that masks enforce in part."""
+def validation(schema: str) -> Callable[[str], bool]:
+    """The final validation of texts, for schemas that masks enforce in part."""
     from jsonschema import Draft202012Validator
     from jsonschema.validators import validator_for
 
-    validator = validator_for(document := json.loads(schema), Draft202012Validator)(document)
-    error = next(validator.iter_errors(json.loads(text)), None)
-    return error.message if error else None
+    document = json.loads(schema)
+    validator = validator_for(document, Draft202012Validator)(document)
+    return lambda text: bool(validator.is_valid(json.loads(text)))
+
+
+def _no_validation(_text: str) -> bool:
+    return True
 
 
 def main() -> None:
