@@ -50,6 +50,9 @@ class VocabularyBits:
     def allow_end(self, mask_row: MaskRow) -> None:
         np.bitwise_or(mask_row, self._end, out=mask_row)
 
+    def allow(self, mask_row: MaskRow, token_id: int) -> None:
+        mask_row.view(np.uint32)[token_id // 32] |= np.uint32(1 << (token_id % 32))
+
     def keep_text(self, mask_row: MaskRow) -> None:
         np.bitwise_and(mask_row, self._text, out=mask_row)
 

@@ -12,9 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from queue import SimpleQueue
 
+from grammar.ending_matcher import VocabularyBits
 from grammar.engines import load_engine
 from grammar.errors import GrammarError
 from grammar.matcher import GrammarEngine, Matcher, Vocabulary
+from grammar.reasoning_matcher import ReasoningMatcher
 from grammar.spec import EngineName, PreparedConstraint
 
 EngineLoader = Callable[[EngineName, Vocabulary], GrammarEngine]
@@ -56,6 +58,9 @@ class GrammarBuilder:
         clock: Callable[[], int] = time.time_ns,
     ) -> None:
         self._vocabulary = vocabulary
+        self._bits = VocabularyBits(
+            vocab_size=vocabulary.vocab_size, eos_token_ids=vocabulary.eos_token_ids
+        )
         self._load = load
         self._on_ready = on_ready
         self._cache_size = cache_size
@@ -124,7 +129,7 @@ class GrammarBuilder:
         matcher: Matcher | None = None
         error: str | None = None
         try:
-            matcher = self._engine(prepared.engine).build(prepared)
+            matcher = self._matcher(prepared)
         except GrammarError as failure:
             error = str(failure)
         # A panic in a Rust library arrives as a BaseException; it must not end the thread.
@@ -132,6 +137,12 @@ class GrammarBuilder:
             _log.exception("building a %s grammar failed", prepared.form)
             error = f"the constraint could not be built: {type(failure).__name__}"
         return BuildOutcome(matcher, error, start_ns=start_ns, end_ns=self._clock())
+
+    def _matcher(self, prepared: PreparedConstraint) -> Matcher:
+        matcher = self._engine(prepared.engine).build(prepared)
+        if prepared.reasoning is None:
+            return matcher
+        return ReasoningMatcher(matcher, prepared.reasoning, self._bits)
 
     def _engine(self, name: EngineName) -> GrammarEngine:
         if name not in self._engines:

@@ -3,10 +3,11 @@
 import threading
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
 from grammar.matcher import Vocabulary
-from grammar.spec import PreparedConstraint
+from grammar.spec import PreparedConstraint, Reasoning
 from runtime.grammar_builder import Build, BuildOutcome, GrammarBuilder
 from tests.engine_harness import EOS, VOCAB_SIZE
 from tests.fake_grammar import PANIC, UNSUPPORTED, FakeGrammarEngine, prepared, scripted
@@ -96,6 +97,16 @@ def test_a_build_that_nobody_waits_for_is_not_begun(bench: Bench) -> None:
     bench.wait()
     assert bench.engine.compiled == [ONE.grammar, THREE.grammar]
     assert bench.build(TWO).matcher is not None
+
+
+def test_reasoning_before_the_answer_is_part_of_the_build(bench: Bench) -> None:
+    reasoning = Reasoning(end_ids=(7,), is_open=True)
+    thinking = bench.build(msgspec.structs.replace(ONE, reasoning=reasoning)).matcher
+    answering = bench.build(ONE).matcher
+    assert thinking is not None
+    assert answering is not None
+    assert thinking.accept([5, 7, 1]) == 3
+    assert answering.accept([5, 7, 1]) == 0
 
 
 def test_close_ends_the_thread(bench: Bench) -> None:
