@@ -3,7 +3,9 @@
 A complement is a tuple of cells whose union it is: De Morgan over the parts of a conjunction.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from grammar.schema.key_sets import KeySet, Name, Others
 from grammar.schema.nodes import ANY, NEVER, NodeId, NodeTable
@@ -90,7 +92,7 @@ class ArrayCell:
         return tuple(cell for part in parts if (cell := part.settled()) is not None)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ObjectCell:
     """`rules`: each property in the set has a value of the node. `needs`: some property of the set
     is there, with a value of the node. `low` to `high` properties in all."""
@@ -99,6 +101,39 @@ class ObjectCell:
     needs: tuple[tuple[KeySet, NodeId], ...] = ()
     low: int = 0
     high: int | None = None
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.rules, self.needs, self.low, self.high))
+
+    @cached_property
+    def _by_name(self) -> dict[str, list[NodeId]]:
+        """What is said of single properties: rules, and the values of needs."""
+        found: dict[str, list[NodeId]] = {}
+        for keys, node in (*self.rules, *self.needs):
+            if isinstance(keys, Name):
+                found.setdefault(keys.text, []).append(node)
+        return found
+
+    @cached_property
+    def _broad_rules(self) -> tuple[tuple[KeySet, NodeId], ...]:
+        return tuple(rule for rule in self.rules if not isinstance(rule[0], Name))
+
+    @cached_property
+    def required_names(self) -> tuple[str, ...]:
+        """Properties that have to be there."""
+        return tuple(dict.fromkeys(k.text for k, _ in self.needs if isinstance(k, Name)))
+
+    @cached_property
+    def parts(self) -> frozenset[object]:
+        """Everything that the cell demands: more parts, fewer objects."""
+        counts = [("low", number) for number in range(min(self.low, 1), self.low + 1) if number]
+        most = () if self.high is None else (("high", self.high),)
+        demands = [rule for rule in self.rules if rule[1] != ANY]
+        return frozenset((*demands, *((*need, "need") for need in self.needs), *counts, *most))
 
     def intersect(self, with_: "ObjectCell") -> "ObjectCell | None":
         """None where the counts contradict each other; values are looked at elsewhere."""
@@ -125,11 +160,15 @@ class ObjectCell:
 
     def value_node(self, name: str, nodes: NodeTable) -> NodeId:
         """What a property must be if it is there, by every reading of the patterns."""
-        rules = [node for keys, node in self.rules if keys.may_have(name)]
-        return nodes.every(*rules, *(node for keys, node in self.needs if keys == Name(name)))
+        broad = (node for keys, node in self._broad_rules if keys.may_have(name))
+        return nodes.every(*self._by_name.get(name, ()), *broad)
 
-    def required_names(self) -> tuple[str, ...]:
-        return tuple(keys.text for keys, _ in self.needs if isinstance(keys, Name))
+    def doubtful_names(self, one: "ObjectCell", other: "ObjectCell") -> tuple[str, ...]:
+        """Of a conjunction of two cells, the required properties that may have become impossible:
+        those of which both say something."""
+        if one._broad_rules or other._broad_rules:
+            return self.required_names
+        return tuple(n for n in self.required_names if n in one._by_name and n in other._by_name)
 
 
 ALL_ARRAYS = ArrayCell()
@@ -141,6 +180,16 @@ def closed_object(members: dict[str, NodeId]) -> ObjectCell:
     rules: list[tuple[KeySet, NodeId]] = [(Name(name), node) for name, node in members.items()]
     rules.append((Others(frozenset(members), ()), NEVER))
     return ObjectCell(rules=tuple(rules), needs=tuple((Name(name), ANY) for name in members))
+
+
+def without_absorbed(cells: Sequence[ObjectCell]) -> tuple[ObjectCell, ...]:
+    """A union without the cells that demand all that another demands, and more."""
+    kept: list[ObjectCell] = []
+    for cell in sorted(cells, key=lambda one: len(one.parts)):
+        if not any(one.parts <= cell.parts for one in kept):
+            kept.append(cell)
+    order = {cell: index for index, cell in enumerate(cells)}
+    return tuple(sorted(kept, key=order.__getitem__))
 
 
 def _with_item(start: int, node: NodeId) -> ArrayCell:

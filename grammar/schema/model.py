@@ -56,10 +56,12 @@ class SchemaModel:
         self.nodes = NodeTable()
         self.dialect: Dialect = dialect_of(document)
         self.locations = Locations(document, self.dialect)
-        self._algebra = ShapeAlgebra(self.nodes, is_void=self._is_void)
+        self._algebra = ShapeAlgebra(self.nodes, is_never=self.is_never)
         self._shapes: dict[NodeId, Shape] = {ANY: ANY_SHAPE, NEVER: NO_SHAPE}
         self._open: set[NodeId] = set()
+        self._is_known_never: dict[NodeId, bool] = {}
         self._proof_depth = 0
+        self._num_cuts = 0
         self.read: dict[str, Schema] = {}
         self.root = subschema(document, "", self.nodes)
 
@@ -88,15 +90,28 @@ class SchemaModel:
         """Whether the node allows nothing, as far as a bounded look into it tells."""
         if node in (ANY, NEVER):
             return node == NEVER
+        known = self._is_known_never.get(node)
+        if known is not None:
+            return known
         if self._proof_depth >= MAX_PROOF_DEPTH:
+            self._num_cuts += 1
             return False
+        return self._proven_never(node)
+
+    def _proven_never(self, node: NodeId) -> bool:
+        """What was found without giving up anywhere is remembered."""
+        num_cuts = self._num_cuts
         self._proof_depth += 1
         try:
-            return not self.shape_of(node).types()
+            is_never = not self.shape_of(node).types()
         except _StillOpen:
+            self._num_cuts += 1
             return False
         finally:
             self._proof_depth -= 1
+        if is_never or self._num_cuts == num_cuts:
+            self._is_known_never[node] = is_never
+        return is_never
 
     def are_exclusive(self, one: NodeId, other: NodeId) -> bool:
         """Whether no value is of both nodes, as far as that can be proven."""
@@ -119,13 +134,6 @@ class SchemaModel:
             case Literal():
                 return self._literal_shape(self.nodes.literal_value(node))
         assert_never(expression)
-
-    def _is_void(self, cell: ArrayCell | ObjectCell) -> bool:
-        if isinstance(cell, ArrayCell):
-            items = {cell.item(index) for index in range(min(cell.low, len(cell.prefix) + 1))}
-            return any(self.is_never(item) for item in items)
-        names = dict.fromkeys(cell.required_names())
-        return any(self.is_never(cell.value_node(name, self.nodes)) for name in names)
 
     def _schema_shape(self, pointer: str) -> Shape:
         schema = self.locations.schema_at(pointer)
@@ -172,8 +180,8 @@ class SchemaModel:
         array = array_cell(schema, pointer, nodes=self.nodes, dialect=self.dialect)
         members = object_cell(schema, pointer, self.nodes)
         texts = text_set(schema, pointer)
-        has_array = array is not None and "array" in types and not self._is_void(array)
-        has_object = members is not None and "object" in types and not self._is_void(members)
+        has_array = array is not None and "array" in types and not self._algebra.is_void(array)
+        has_object = members is not None and "object" in types and not self._algebra.is_void(members)
         return Shape(
             has_null="null" in types,
             booleans=frozenset({False, True}) if "boolean" in types else frozenset(),

@@ -50,6 +50,12 @@ class NumberCell:
             return None
         if cell.is_whole:
             cell = replace(cell, low=_whole_low(cell.low), high=_whole_high(cell.high))
+        if cell.multiple_of is not None:
+            cell = replace(
+                cell,
+                low=_multiple_low(cell.low, cell.multiple_of),
+                high=_multiple_high(cell.high, cell.multiple_of),
+            )
         return None if cell._is_void() else cell
 
     def complement(self) -> "tuple[NumberCell, ...]":
@@ -139,6 +145,18 @@ def _whole_high(bound: Bound | None) -> Bound | None:
     return Bound(
         Fraction(value - (bound.is_exclusive and value == bound.value)), is_exclusive=False
     )
+
+
+def _multiple_low(bound: Bound | None, step: Fraction) -> Bound | None:
+    """The first multiple from the bound on."""
+    first = None if bound is None else _whole_low(Bound(bound.value / step, bound.is_exclusive))
+    return None if first is None else Bound(first.value * step)
+
+
+def _multiple_high(bound: Bound | None, step: Fraction) -> Bound | None:
+    """The last multiple up to the bound."""
+    last = None if bound is None else _whole_high(Bound(bound.value / step, bound.is_exclusive))
+    return None if last is None else Bound(last.value * step)
 
 
 def _is_above(number: Fraction, low: Bound) -> bool:

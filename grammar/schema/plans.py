@@ -108,7 +108,7 @@ def _names(cell: ObjectCell) -> tuple[str, ...]:
 
 
 def _with_required(names: tuple[str, ...], cell: ObjectCell) -> Iterator[tuple[str, bool]]:
-    required = set(cell.required_names())
+    required = set(cell.required_names)
     for name in names:
         yield name, name in required
 

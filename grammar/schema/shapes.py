@@ -8,8 +8,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from grammar.schema.containers import ALL_ARRAYS, ALL_OBJECTS, ArrayCell, ObjectCell
-from grammar.schema.nodes import NodeTable
+from grammar.schema.containers import (
+    ALL_ARRAYS,
+    ALL_OBJECTS,
+    ArrayCell,
+    ObjectCell,
+    without_absorbed,
+)
+from grammar.schema.nodes import NodeId, NodeTable
 from grammar.schema.number_cells import ALL_NUMBERS, NumberCell
 from grammar.schema.text_sets import TextSet
 from grammar.spec import Gap
@@ -68,14 +74,25 @@ def any_but(gap: Gap) -> Shape:
 
 
 class ShapeAlgebra:
-    """Conjunction, disjunction, complement. `is_void` tells objects and arrays of which no value
-    exists; it may say False where it cannot tell."""
+    """Conjunction, disjunction, complement. `is_never` tells nodes that allow nothing; it may say
+    False where it cannot tell."""
 
-    def __init__(
-        self, nodes: NodeTable, *, is_void: Callable[[ArrayCell | ObjectCell], bool]
-    ) -> None:
+    def __init__(self, nodes: NodeTable, *, is_never: Callable[[NodeId], bool]) -> None:
         self._nodes = nodes
-        self._is_void = is_void
+        self._is_never = is_never
+
+    def is_void(self, cell: ArrayCell | ObjectCell) -> bool:
+        """Whether something that has to be there cannot be."""
+        if isinstance(cell, ArrayCell):
+            return self._lacks_items(cell)
+        return self._lacks(cell, cell.required_names)
+
+    def _lacks(self, cell: ObjectCell, names: tuple[str, ...]) -> bool:
+        return any(self._is_never(cell.value_node(name, self._nodes)) for name in names)
+
+    def _lacks_items(self, cell: ArrayCell) -> bool:
+        items = {cell.item(index) for index in range(min(cell.low, len(cell.prefix) + 1))}
+        return any(self._is_never(item) for item in items)
 
     def intersect(self, one: Shape, other: Shape) -> Shape:
         if one is ANY_SHAPE or other is ANY_SHAPE:
@@ -127,7 +144,7 @@ class ShapeAlgebra:
     ) -> tuple[ArrayCell, ...]:
         def join(a: ArrayCell, b: ArrayCell) -> ArrayCell | None:
             cell = a.intersect(b, self._nodes)
-            return None if cell is None or self._is_void(cell) else cell
+            return None if cell is None or self._lacks_items(cell) else cell
 
         return _product(one, other, join, full=ALL_ARRAYS, gaps=gaps, type_name="array")
 
@@ -136,9 +153,12 @@ class ShapeAlgebra:
     ) -> tuple[ObjectCell, ...]:
         def join(a: ObjectCell, b: ObjectCell) -> ObjectCell | None:
             cell = a.intersect(b)
-            return None if cell is None or self._is_void(cell) else cell
+            if cell is None or self._lacks(cell, cell.doubtful_names(a, b)):
+                return None
+            return cell
 
-        return _product(one, other, join, full=ALL_OBJECTS, gaps=gaps, type_name="object")
+        cells = _product(one, other, join, full=ALL_OBJECTS, gaps=gaps, type_name="object")
+        return without_absorbed(cells) if len(cells) > 1 else cells
 
     def _other_arrays(
         self, cells: tuple[ArrayCell, ...], gaps: set[TypedGap]

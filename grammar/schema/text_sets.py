@@ -5,6 +5,7 @@ to it by some (`wide`). The complement swaps them, so that nothing doubtful is e
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar
 
 from grammar.schema.regex import (
@@ -18,6 +19,10 @@ from grammar.schema.regex import (
     other,
     union,
 )
+
+
+# Emptiness is only looked for to leave out alternatives that allow nothing.
+MAX_PROOF_STEPS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +68,16 @@ class TextSet:
     @property
     def is_surely_empty(self) -> bool:
         """No text can be generated from it. False where that cannot be told cheaply."""
-        return self.narrow is NOTHING or (
-            self.narrow is not ANY_TEXT and is_empty(self.narrow) is True
-        )
+        return self.narrow is NOTHING or (self.narrow is not ANY_TEXT and _is_empty(self.narrow))
 
     @property
     def is_full(self) -> bool:
         return self.narrow is ANY_TEXT
+
+
+@lru_cache(maxsize=4096)
+def _is_empty(regex: Regex) -> bool:
+    return is_empty(regex, max_steps=MAX_PROOF_STEPS) is True
 
 
 TextSet.ALL = TextSet.exact(ANY_TEXT)
