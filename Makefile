@@ -2,7 +2,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup setup-dev model serve test test-models test-gpu e2e lint types fmt bench lock clean
+.PHONY: help setup setup-dev model serve test test-models test-gpu e2e lint types fmt bench soak lock clean
 
 PYTHON ?= python3
 # cpu, or cuda on a machine that has a GPU.
@@ -33,6 +33,7 @@ help:
 	@echo "make test-gpu   the checks on an NVIDIA GPU, with one table of figures"
 	@echo "make lint types what CI checks                   make fmt    format the code"
 	@echo "make bench      speed, also beside another server: ARGS=\"--help\""
+	@echo "make soak       10,000 damaged schemas through the compile service (some minutes)"
 	@echo "make setup      install without serving          make lock   renew the lock files"
 
 $(VENV)/.created:
@@ -109,6 +110,9 @@ fmt: $(VENV)/.dev
 
 bench: setup-dev
 	@$(PY) -m tests.bench $(ARGS)
+
+soak: setup-dev
+	@$(PY) -m tests.soak $(ARGS)
 
 # triton comes with CUDA only and torch has its own step: both are kept out of the locks.
 COMPILE := $(PY) -m piptools compile -q --generate-hashes --strip-extras --no-annotate --no-header \

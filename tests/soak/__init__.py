@@ -1,0 +1,1 @@
+"""Long runs against damaged input: `make soak`."""

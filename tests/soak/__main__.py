@@ -1,0 +1,88 @@
+"""`python -m tests.soak`: many damaged schemas through the compile service, then one JSON object.
+
+Exit code 0 when nothing went wrong. It runs in a process of its own, so that a crash of what
+stands for the runtime is seen as what it is.
+"""
+
+import argparse
+import asyncio
+import gzip
+import itertools
+import json
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+from grammar.spec import EngineChoice
+from tests.small_vocabulary import small_vocabulary
+from tests.soak.compile_service import CompileServiceSoak, SoakReport
+from tests.soak.mutations import schema_texts
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PROGRESS_S = 5.0
+MAX_SAMPLE_CHARS = 20_000
+
+
+def main() -> int:
+    """Runs the soak that the arguments ask for."""
+    options = _parser().parse_args()
+    samples = real_schemas()
+    texts = itertools.islice(schema_texts(options.seed, samples=samples), options.schemas)
+    started = time.monotonic()
+    report = asyncio.run(_run(_told(texts, options.schemas), options))
+    for text, fault in report.faults:
+        sys.stderr.write(f"fault: {fault}\n  {text}\n")
+    summary = {
+        "schemas": options.schemas,
+        "seed": options.seed,
+        "real_schemas": len(samples),
+        "endings": dict(report.endings),
+        "faults": len(report.faults),
+        "seconds": round(time.monotonic() - started, 1),
+    }
+    sys.stdout.write(json.dumps(summary) + "\n")
+    return 1 if report.faults else 0
+
+
+def real_schemas() -> list[Any]:
+    """Those of a MaskBench file, where there is one."""
+    configured = os.environ.get("RADIXGATE_TEST_MASKBENCH")
+    path = Path(configured) if configured else ROOT / "../shared/data/maskbench_dev.jsonl.gz"
+    if not path.is_file():
+        return []
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        schemas = [json.loads(line)["schema"] for line in lines]
+    return [schema for schema in schemas if len(json.dumps(schema)) <= MAX_SAMPLE_CHARS]
+
+
+async def _run(texts: Iterable[str], options: argparse.Namespace) -> SoakReport:
+    soak = CompileServiceSoak(
+        small_vocabulary(), engine=options.engine, time_limit_s=options.time_limit_s
+    )
+    return await soak.run(texts)
+
+
+def _told(texts: Iterator[str], num_schemas: int) -> Iterator[str]:
+    """The same texts, with a line on stderr every few seconds."""
+    printed = time.monotonic()
+    for index, text in enumerate(texts):
+        if time.monotonic() - printed >= PROGRESS_S:
+            printed = time.monotonic()
+            sys.stderr.write(f"radixgate: {index} of {num_schemas} schemas\n")
+        yield text
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
+    parser.add_argument("--schemas", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--engine", choices=get_args(EngineChoice), default="auto")
+    parser.add_argument("--time-limit-s", type=float, default=2.0)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
