@@ -18,6 +18,7 @@ from grammar.literals import checked_regex, choice_strings
 from grammar.matcher import MaskRow, Vocabulary
 from grammar.spec import ConstraintSpec, EngineName, GrammarForm, PreparedConstraint
 from grammar.special_texts import without_special_texts
+from grammar.tag_lark import tags_to_lark
 
 if TYPE_CHECKING:
     from llguidance._lib import JsonCompileOptions
@@ -56,6 +57,9 @@ class LLGuidanceEngine:
 
     def prepare(self, spec: ConstraintSpec) -> PreparedConstraint:
         """See GrammarEngine.prepare."""
+        if spec.kind == "structural_tag":
+            lark, gaps = tags_to_lark(spec.value, whitespace=spec.allows_whitespace)
+            return PreparedConstraint(self.name, "lark", lark, gaps)
         form, grammar = _grammar(spec)
         return PreparedConstraint(self.name, form, grammar)
 

@@ -47,6 +47,9 @@ class Texts:
     def decode(self, token_ids: Sequence[int]) -> str:
         return b"".join(self._bytes[token_id] for token_id in token_ids).decode()
 
+    def bytes_of(self, token_id: int) -> bytes:
+        return self._bytes[token_id]
+
     def row(self, matcher: Matcher) -> npt.NDArray[np.int32]:
         row = np.full(mask_words(self.vocabulary.vocab_size), -1, dtype=np.int32)
         matcher.fill(row)
