@@ -115,7 +115,11 @@ def _quantifier(low: int, high: int | None) -> str:
 
 
 def _terminal(node: Regex, spelling: _Spelling, *, quote: str) -> str:
-    """Whatever needs no `&` and no `~` is one regex: that compiles fastest."""
+    """Whatever needs no `&` and no `~` is one regex: that compiles fastest. Operands of these get
+    the quotes, each its own: llguidance sees then that nearly every text goes on into the operand
+    that is kept, which makes a mask some ten times cheaper than with quotes around the whole."""
+    if isinstance(node, Alt | And | Not) and not node.is_plain:
+        return _lark(node, spelling, quote=quote)
     quotes = [_Piece(quote, _ATOM)] if quote else []
     pieces: list[_Piece | str] = [*quotes, *_lark_items(node, spelling), *quotes]
     parts: list[str] = []
@@ -133,37 +137,47 @@ def _terminal(node: Regex, spelling: _Spelling, *, quote: str) -> str:
 def _lark_items(node: Regex, spelling: _Spelling) -> Iterable[_Piece | str]:
     """The sequence of the node: pieces of regex, and Lark expressions of one operand each."""
     for item in sequence(node):
-        yield _rust(item, spelling) if item.is_plain else _lark(item, spelling)
+        yield _rust(item, spelling) if item.is_plain else _lark(item, spelling, quote="")
 
 
-def _lark(node: Regex, spelling: _Spelling) -> str:
+def _lark(node: Regex, spelling: _Spelling, *, quote: str) -> str:
     match node:
         case Alt():
-            plain = [_rust(item, spelling).text for item in node.items if item.is_plain]
-            shared = [f"/{'|'.join(plain)}/"] if plain else []
-            others = [_terminal(i, spelling, quote="") for i in node.items if not i.is_plain]
+            plain = [item for item in node.items if item.is_plain]
+            shared = [_regex_of_any(plain, spelling, quote=quote)] if plain else []
+            others = [_terminal(i, spelling, quote=quote) for i in node.items if not i.is_plain]
             return f"({' | '.join([*shared, *others])})"
         case And():
             texts = [item for item in node.items if not isinstance(item, Not)]
-            kept = _operands(texts or [ANY_TEXT], spelling)
+            kept = _operands(texts or [ANY_TEXT], spelling, quote=quote)
             removed = [i.node for i in node.items if isinstance(i, Not)]
-            return f"({' & '.join([*kept, *_negated(removed, spelling)])})"
+            return f"({' & '.join([*kept, *_negated(removed, spelling, quote=quote)])})"
         case Not():
-            both = _operands([ANY_TEXT], spelling) + _negated([node.node], spelling)
-            return f"({' & '.join(both)})"
+            kept = _operands([ANY_TEXT], spelling, quote=quote)
+            return f"({' & '.join(kept + _negated([node.node], spelling, quote=quote))})"
         case Repeat():
             inner = _terminal(node.node, spelling, quote="")
             return f"({inner}){_quantifier(node.low, node.high)}"
     raise AssertionError("a sequence is rendered item by item")
 
 
-def _operands(items: Iterable[Regex], spelling: _Spelling) -> list[str]:
-    return [f"({_terminal(item, spelling, quote='')})" for item in items]
+def _regex_of_any(items: list[Regex], spelling: _Spelling, *, quote: str) -> str:
+    text = "|".join(_rust(item, spelling).text for item in items)
+    return f"/{quote}(?:{text}){quote}/" if quote else f"/{text}/"
 
 
-def _negated(items: Iterable[Regex], spelling: _Spelling) -> list[str]:
+def _operands(items: Iterable[Regex], spelling: _Spelling, *, quote: str) -> list[str]:
+    return [_operand(item, spelling, quote=quote) for item in items]
+
+
+def _negated(items: Iterable[Regex], spelling: _Spelling, *, quote: str) -> list[str]:
     """Always beside an operand that is text: a complement has broken UTF-8 too."""
-    return [f"~({_terminal(item, spelling, quote='')})" for item in items]
+    return [f"~{_operand(item, spelling, quote=quote)}" for item in items]
+
+
+def _operand(item: Regex, spelling: _Spelling, *, quote: str) -> str:
+    text = _terminal(item, spelling, quote=quote)
+    return text if item.is_plain else f"({text})"
 
 
 @lru_cache(maxsize=1024)
