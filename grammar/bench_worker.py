@@ -5,7 +5,6 @@ matcher token by token. A crash or a hang costs one case.
 """
 
 import array
-import json
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -34,6 +33,7 @@ from grammar.matcher import Matcher, Vocabulary, mask_words
 from grammar.probe_frames import Setup as ProbeSetup
 from grammar.probe_worker import ProbeWorker
 from grammar.spec import ConstraintSpec, PreparedConstraint
+from grammar.validation import AnswerValidator
 
 MAX_NS = 2**32 - 1
 
@@ -113,8 +113,8 @@ class BenchWorker:
             try:
                 if self._walk(matcher.fork(), token_ids, mask_ns) and validate(text):
                     return Outcome(True)
-            except MatcherFailed as error:
-                reason = f"the matcher failed: {error}"
+            except GrammarError as error:
+                reason = str(error)
         return Outcome(False, reason)
 
     def _walk(self, matcher: Matcher, token_ids: list[int], mask_ns: "array.array[int]") -> bool:
@@ -133,12 +133,8 @@ class BenchWorker:
 
 def validation(schema: str) -> Callable[[str], bool]:
     """The final validation of texts, for schemas that masks enforce in part."""
-    from jsonschema import Draft202012Validator
-    from jsonschema.validators import validator_for
-
-    document = json.loads(schema)
-    validator = validator_for(document, Draft202012Validator)(document)
-    return lambda text: bool(validator.is_valid(json.loads(text)))
+    validator = AnswerValidator(schema)
+    return lambda text: validator.problem(text) is None
 
 
 def _no_validation(_text: str) -> bool:
