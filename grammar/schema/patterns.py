@@ -45,8 +45,12 @@ from grammar.schema.regex_nodes import sequence
 
 # A repeated group with assertions is written out so often; each time copies what follows.
 MAX_UNROLLED = 8
+# Each cuts the pattern in two.
+MAX_LOOK_BEHINDS = 8
 # Nodes of the language when it is written down, where what is shared counts each time.
 MAX_LANGUAGE_SIZE = 100_000
+# Levels of it: who walks through a language recurses as deep.
+MAX_LANGUAGE_HEIGHT = 100
 # Letters of words for certain, and those that only some readings take for such.
 UNSURE_WORD = without(POSSIBLE_WORD, ASCII_WORD)
 NO_WORD = inverted(POSSIBLE_WORD)
@@ -59,8 +63,7 @@ def parse_pattern(source: str, *, reading: Reading) -> Regex:
     Raises: UnsupportedPattern.
     """
     found = _search(_flat(parse_parts(source, reading)))
-    if _size(found, {}) > MAX_LANGUAGE_SIZE:
-        raise UnsupportedPattern("the look-around of the pattern multiplies its alternatives")
+    _check_size(found)
     return found
 
 
@@ -122,10 +125,11 @@ def _search(items: list[Part]) -> Regex:
         if looks and len(items) > len(looks) + 1:
             conditions = (_search([items[0], look]) for look in looks)
             return both(_search([items[0], *items[len(looks) + 1 :]]), *conditions)
-    for index in reversed(range(len(items))):
-        look = items[index]
-        if isinstance(look, Look) and look.is_behind:
-            return _split_at(items, index, look)
+    behind = [i for i, item in enumerate(items) if isinstance(item, Look) and item.is_behind]
+    if len(behind) > MAX_LOOK_BEHINDS:
+        raise UnsupportedPattern(f"more than {MAX_LOOK_BEHINDS} look-behinds are not supported")
+    if behind:
+        return _split_at(items, behind[-1])
     return _found(_resolved(Sequence(tuple(items)), ANYTHING))
 
 
@@ -136,10 +140,11 @@ def _found(following: _Following) -> Regex:
     return union(following.start, following.after(ANY_TEXT))
 
 
-def _split_at(items: list[Part], index: int, look: Look) -> Regex:
+def _split_at(items: list[Part], index: int) -> Regex:
     """What ends at the look-behind, then what follows it. The left part is resolved as if the
     text ended there: unless it does, nothing in it may look ahead."""
-    left, right = items[:index], items[index + 1 :]
+    left, look, right = items[:index], items[index], items[index + 1 :]
+    assert isinstance(look, Look)
     is_at_end = bool(right) and all(isinstance(item, End) for item in right)
     if not (is_at_end or all(map(_looks_only_back, left))) or not _looks_only_back(look.item):
         raise UnsupportedPattern("look-behind together with other assertions is not supported")
@@ -290,17 +295,25 @@ def _alternatives(branches: Iterable[_Following]) -> _Following:
     return found
 
 
-def _size(node: Regex, known: dict[Regex, int]) -> int:
-    """Nodes of the tree; `known` makes that linear in the nodes that differ."""
+def _check_size(node: Regex) -> None:
+    size, height = _extent(node, {}, depth=0)
+    if size > MAX_LANGUAGE_SIZE or height > MAX_LANGUAGE_HEIGHT:
+        raise UnsupportedPattern("the pattern's groups or look-around nest or multiply too much")
+
+
+def _extent(node: Regex, known: dict[Regex, tuple[int, int]], *, depth: int) -> tuple[int, int]:
+    """(nodes of the tree, its height); `known` makes that linear in the nodes that differ."""
     if node not in known:
-        match node:
-            case Cat():
-                size = sum(_size(item, known) for item in sequence(node))
-            case Alt() | And():
-                size = sum(_size(item, known) for item in node.items)
-            case Repeat() | Not():
-                size = _size(node.node, known)
-            case _:
-                size = 0
-        known[node] = size + 1
+        inner: Iterable[Regex] = ()
+        if isinstance(node, Cat):
+            inner = sequence(node)
+        elif isinstance(node, Alt | And):
+            inner = node.items
+        elif isinstance(node, Repeat | Not):
+            inner = (node.node,)
+        if depth > MAX_LANGUAGE_HEIGHT:
+            return 1, 1
+        extents = [_extent(item, known, depth=depth + 1) for item in inner]
+        height = max((height for _, height in extents), default=0)
+        known[node] = 1 + sum(size for size, _ in extents), 1 + height
     return known[node]

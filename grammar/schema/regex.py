@@ -4,10 +4,10 @@ Nothing here knows of JSON spelling (grammar.schema.terminals) or of the syntax 
 (grammar.schema.patterns).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import groupby, pairwise, takewhile
+from itertools import groupby, islice, pairwise, takewhile
 
 from grammar.errors import ConstraintTooExpensive
 from grammar.schema import characters
@@ -56,7 +56,7 @@ __all__ = [
 # Where more named classes than this meet, their intersection is left to the automaton.
 MAX_SPLIT_NAMES = 6
 # What following one text may cost, counted in alternatives derived; about two seconds.
-MAX_WORK = 500_000
+MAX_WORK = 200_000
 MAX_REMEMBERED_STEPS = 20_000
 Run = tuple[CharSet, int, int | None]
 
@@ -74,8 +74,10 @@ def literal(text: str) -> Regex:
 
 
 def cat(*parts: Regex) -> Regex:
-    result = EMPTY
-    flat = [item for part in parts for item in sequence(part)]
+    if not parts:
+        return EMPTY
+    result = parts[-1]
+    flat = [item for part in parts[:-1] for item in sequence(part)]
     for is_text, run in groupby(reversed(flat), lambda part: isinstance(part, Text)):
         if is_text:
             texts = [part.text for part in run if isinstance(part, Text)]
@@ -247,6 +249,12 @@ def _run(node: Regex) -> Run | None:
     return None
 
 
+def _is_run(text: str, run: Run) -> bool:
+    members, low, high = run
+    is_long_enough = low <= len(text) and (high is None or len(text) <= high)
+    return is_long_enough and all(characters.contains(members, ord(c)) for c in set(text))
+
+
 def _longer_than(length: int | None) -> Regex:
     return NOTHING if length is None else length_between(length + 1, None)
 
@@ -360,8 +368,11 @@ class _Automaton:
     def matches(self, text: str) -> bool:
         state, position, work = self._start, 0, 0
         while position < len(text) and state is not NOTHING:
-            if state is ANY_TEXT or state is EMPTY:
-                return state is ANY_TEXT
+            run = _run(state)
+            if run is not None:
+                return _is_run(text[position:], run)
+            if state is EMPTY:
+                return False
             first, rest = (state.head, state.tail) if isinstance(state, Cat) else (state, EMPTY)
             if isinstance(first, Text):
                 state = rest if text.startswith(first.text, position) else NOTHING
@@ -389,14 +400,22 @@ def _automaton(node: Regex) -> _Automaton:
 
 
 def _width(node: Regex) -> int:
+    """How many alternatives are derived; no more are counted than MAX_WORK."""
+    return sum(1 for _ in islice(_derivations(node), MAX_WORK + 1))
+
+
+def _derivations(node: Regex) -> Iterator[None]:
     match node:
         case Alt() | And():
-            return sum(_width(item) for item in node.items)
+            for item in node.items:
+                yield from _derivations(item)
         case Not() | Repeat():
-            return _width(node.node)
+            yield from _derivations(node.node)
         case Cat():
-            return 1 + sum(1 for _ in takewhile(lambda item: item.is_nullable, sequence(node)))
-    return 1
+            yield from (None for _ in takewhile(lambda item: item.is_nullable, sequence(node)))
+            yield None
+        case _:
+            yield None
 
 
 def _reaches_end(node: Regex, *, max_steps: int, is_real: bool) -> bool | None:
@@ -410,13 +429,13 @@ def _reaches_end(node: Regex, *, max_steps: int, is_real: bool) -> bool | None:
         if state.is_nullable:
             return True
         for letter in _letters(state, is_real=is_real):
-            steps += 1
+            steps += _width(state)
+            if steps > max_steps:
+                return None
             following = _derived(state, letter)
             if following is not NOTHING and following not in seen:
                 seen.add(following)
                 waiting.append(following)
-        if steps > max_steps:
-            return None
     return False
 
 
