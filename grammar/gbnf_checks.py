@@ -18,16 +18,22 @@ def checked(grammar: Grammar) -> Rules:
     Raises: UnsupportedConstraint for rules that cannot end, and where no text but the empty one
     is allowed.
     """
-    rules = _reachable(grammar.rules)
-    endless = set(rules) - _rules_that(rules, _can_end)
-    if endless:
-        name = next(name for name in rules if name in endless)
-        raise UnsupportedConstraint(
-            f"the rule {name!r} has no finite text: each way through it leads into it again"
-        )
+    rules = bounded(grammar.rules, ROOT)
     if not any(map(_has_characters, rules.values())):
         raise UnsupportedConstraint("the grammar allows only the empty text")
     return {name: _as_repetition(name, node) for name, node in rules.items()}
+
+
+def bounded(rules: Rules, root: str) -> Rules:
+    """The rules that `root` needs. Raises: UnsupportedConstraint where one cannot end."""
+    rules = _reachable(rules, root)
+    bounded_rules = _rules_that(rules, _can_end)
+    for name in rules:
+        if name not in bounded_rules:
+            raise UnsupportedConstraint(
+                f"the rule {name!r} has no finite text: each way through it leads into it again"
+            )
+    return rules
 
 
 def nullable_rules(rules: Rules) -> frozenset[str]:
@@ -74,9 +80,9 @@ def left_recursive_rules(rules: Rules) -> frozenset[str]:
     return frozenset(found)
 
 
-def _reachable(rules: Rules) -> dict[str, Node]:
-    seen = {ROOT}
-    waiting = [ROOT]
+def _reachable(rules: Rules, root: str) -> dict[str, Node]:
+    seen = {root}
+    waiting = [root]
     while waiting:
         fresh = set(nodes.names_in(rules[waiting.pop()])) - seen
         seen |= fresh
