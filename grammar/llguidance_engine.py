@@ -14,6 +14,7 @@ from grammar.ecma_regex import rust_pattern
 from grammar.ending_matcher import EndingMatcher, VocabularyBits
 from grammar.errors import GrammarError, MatcherFailed, UnsupportedConstraint
 from grammar.gbnf_lark import gbnf_to_lark
+from grammar.lark_grammar import checked_lark
 from grammar.literals import checked_regex, choice_strings
 from grammar.matcher import MaskRow, Vocabulary
 from grammar.spec import ConstraintSpec, EngineName, GrammarForm, PreparedConstraint
@@ -57,8 +58,9 @@ class LLGuidanceEngine:
 
     def prepare(self, spec: ConstraintSpec) -> PreparedConstraint:
         """See GrammarEngine.prepare."""
-        if spec.kind == "structural_tag":
-            lark, gaps = tags_to_lark(spec.value, whitespace=spec.allows_whitespace)
+        if spec.kind in ("lark", "structural_tag"):
+            to_lark = checked_lark if spec.kind == "lark" else tags_to_lark
+            lark, gaps = to_lark(spec.value, whitespace=spec.allows_whitespace)
             return PreparedConstraint(self.name, "lark", lark, gaps)
         form, grammar = _grammar(spec)
         return PreparedConstraint(self.name, form, grammar)
