@@ -5,12 +5,18 @@ from collections.abc import Iterator
 from typing import Any
 
 from grammar.bench_frames import Compiled, KeywordNote
-from grammar.keywords import ANNOTATIONS, ASSERTED_FORMATS, CONTAINERS, ENFORCED, UNENFORCED
+from grammar.keywords import ANNOTATIONS, CONTAINERS, ENFORCED, UNENFORCED
+from grammar.schema.dialect import Dialect, dialect_of
+from grammar.schema.formats import ASSERTED_FORMATS
 from grammar.schema_document import Json, child
 
 SCHEMA = ("not if then else items additionalItems additionalProperties contains propertyNames "
           "unevaluatedItems unevaluatedProperties").split()  # fmt: skip
 SCHEMA_LIST = "allOf anyOf oneOf prefixItems items".split()
+PARTNERS = {
+    "then": "if", "else": "if", "minContains": "contains", "maxContains": "contains",
+    "additionalItems": "items",
+}  # fmt: skip
 SCHEMA_MAP = "properties patternProperties $defs definitions dependentSchemas dependencies".split()
 
 
@@ -19,15 +25,26 @@ def keyword_notes(schema: str, compiled: Compiled) -> tuple[KeywordNote, ...]:
     if compiled.treatment == "refused":
         keyword = compiled.keyword or ""
         return (KeywordNote(compiled.pointer, keyword, "refused", compiled.reason),)
-    gaps = {gap.pointer: gap.reason for gap in compiled.gaps}
-    return tuple(
-        _note(pointer, keyword, value, gaps)
-        for pointer, keyword, value in keywords_of(json.loads(schema))
-    )
+    document = json.loads(schema)
+    dialect = dialect_of(document)
+    gaps = {gap.pointer: gap for gap in compiled.gaps}
+    notes = []
+    for pointer, keyword, schema_object in keywords_of(document):
+        gap = gaps.pop(pointer, None)
+        why = _why_no_constraint(keyword, schema_object, dialect)
+        if gap is not None:
+            notes.append(KeywordNote(pointer, keyword, "checked", gap.reason))
+        elif why is not None:
+            notes.append(KeywordNote(pointer, keyword, "annotation", why))
+        else:
+            notes.append(KeywordNote(pointer, keyword, "enforced"))
+    notes += [KeywordNote(gap.pointer, gap.keyword, "checked", gap.reason) for gap in gaps.values()]
+    return tuple(notes)
 
 
-def keywords_of(document: Json) -> Iterator[tuple[str, str, Any]]:
-    """Pointer, name and value of each keyword in the document, subschemas included."""
+def keywords_of(document: Json) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Pointer and name of each keyword in the document, subschemas included, and the schema that
+    it stands in."""
     waiting: list[tuple[str, Json]] = [("", document)]
     while waiting:
         pointer, schema = waiting.pop()
@@ -36,7 +53,7 @@ def keywords_of(document: Json) -> Iterator[tuple[str, str, Any]]:
         inner: list[tuple[str, Json]] = []
         for keyword, value in schema.items():
             place = child(pointer, keyword)
-            yield place, keyword, value
+            yield place, keyword, schema
             if keyword in SCHEMA_MAP and isinstance(value, dict):
                 inner += [(child(place, key), member) for key, member in value.items()]
             elif keyword in SCHEMA_LIST and isinstance(value, list):
@@ -46,15 +63,21 @@ def keywords_of(document: Json) -> Iterator[tuple[str, str, Any]]:
         waiting += reversed(inner)
 
 
-def _note(pointer: str, keyword: str, value: Json, gaps: dict[str, str]) -> KeywordNote:
-    if pointer in gaps:
-        return KeywordNote(pointer, keyword, "checked", gaps[pointer])
+def _why_no_constraint(keyword: str, schema: dict[str, Any], dialect: Dialect) -> str | None:
+    """Why the keyword allows every value, where it does."""
     if keyword in CONTAINERS:
-        return KeywordNote(pointer, keyword, "annotation", "it holds schemas for $ref")
-    if keyword == "format" and value not in ASSERTED_FORMATS:
-        return KeywordNote(pointer, keyword, "annotation", "this format is not asserted")
+        return "it holds schemas for $ref"
     if keyword in ANNOTATIONS:
-        return KeywordNote(pointer, keyword, "annotation", "it describes")
+        return "it describes"
     if keyword not in ENFORCED | UNENFORCED:
-        return KeywordNote(pointer, keyword, "annotation", "JSON Schema has no such keyword")
-    return KeywordNote(pointer, keyword, "enforced")
+        return "JSON Schema has no such keyword"
+    if "$ref" in schema and keyword != "$ref" and dialect.ref_hides_siblings:
+        return f"draft {dialect.draft} does not look at what stands beside $ref"
+    if not dialect.knows(keyword):
+        return f"draft {dialect.draft} has no such keyword"
+    if keyword == "format" and schema[keyword] not in ASSERTED_FORMATS:
+        return "this format is not asserted"
+    partner = PARTNERS.get(keyword)
+    if partner is not None and partner not in schema:
+        return f"it has no meaning without {partner!r}"
+    return None
