@@ -8,8 +8,9 @@ from typing import Any
 
 from grammar.errors import UnsupportedConstraint
 from grammar.keyword_values import refused
-from grammar.keywords import ASSERTED_FORMATS, TYPE_KEYWORDS, is_of_type
+from grammar.keywords import TYPE_KEYWORDS, is_of_type
 from grammar.number_bounds import tighten_bounds
+from grammar.schema.formats import ASSERTED_FORMATS
 from grammar.schema_document import child
 from grammar.xgrammar_regex import check_anchors, check_string_pattern
 
