@@ -5,11 +5,9 @@ read as finished. Every call here therefore looks at the error state before it a
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer
 
-from grammar.coverage import check_schema
 from grammar.ecma_regex import rust_pattern
 from grammar.ending_matcher import EndingMatcher, VocabularyBits
 from grammar.errors import GrammarError, MatcherFailed, UnsupportedConstraint
@@ -17,24 +15,21 @@ from grammar.gbnf_lark import gbnf_to_lark
 from grammar.lark_grammar import checked_lark
 from grammar.literals import checked_regex, choice_strings
 from grammar.matcher import MaskRow, Vocabulary
+from grammar.schema.compiler import compile_schema, not_enforced
 from grammar.spec import ConstraintSpec, EngineName, GrammarForm, PreparedConstraint
 from grammar.special_texts import without_special_texts
 from grammar.tag_lark import tags_to_lark
 
-if TYPE_CHECKING:
-    from llguidance._lib import JsonCompileOptions
-
-# Compact JSON. Without \u escapes each string has one spelling, so that an additional property
-# cannot repeat a declared one as "\u0061". The three switches of "x-guidance" that would weaken
-# a schema are pinned.
-JSON_OPTIONS: "JsonCompileOptions" = {
-    "whitespace_flexible": False,
-    "item_separator": ",",
-    "key_separator": ":",
-    "json_allowed_escapes": 'nrbtf\\"',
-    "lenient": False,
-    "coerce_one_of": False,
-}
+JSON_OBJECT = '{"type":"object"}'
+# Ten to twenty times the library's defaults, at which schemas with many alternatives or overlapping
+# patterns fail in the middle of an answer. The probe's own limits of time and memory come first.
+LIMITS = LLParserLimits(
+    verbose_errors=False,
+    max_items_in_row=20_000,
+    step_max_items=500_000,
+    initial_lexer_fuel=10_000_000,
+    step_lexer_fuel=5_000_000,
+)
 
 
 class LLGuidanceEngine:
@@ -46,7 +41,7 @@ class LLGuidanceEngine:
         self._bits = VocabularyBits(
             vocab_size=vocabulary.vocab_size, eos_token_ids=vocabulary.eos_token_ids
         )
-        self._limits = LLParserLimits(verbose_errors=False)
+        self._limits = LIMITS
         try:
             self._tokenizer = LLTokenizer(
                 without_special_texts(vocabulary.tokenizer_json),
@@ -61,9 +56,20 @@ class LLGuidanceEngine:
         if spec.kind in ("lark", "structural_tag"):
             to_lark = checked_lark if spec.kind == "lark" else tags_to_lark
             lark, gaps = to_lark(spec.value, whitespace=spec.allows_whitespace)
+            if gaps and not spec.allows_checked:
+                raise not_enforced(gaps[0])
             return PreparedConstraint(self.name, "lark", lark, gaps)
+        if spec.kind in ("json_schema", "json_object"):
+            return self._prepare_schema(spec)
         form, grammar = _grammar(spec)
         return PreparedConstraint(self.name, form, grammar)
+
+    def _prepare_schema(self, spec: ConstraintSpec) -> PreparedConstraint:
+        text = spec.value if spec.kind == "json_schema" else JSON_OBJECT
+        compiled = compile_schema(text, whitespace=spec.allows_whitespace)
+        if compiled.gaps and not spec.allows_checked:
+            raise not_enforced(compiled.gaps[0])
+        return PreparedConstraint(self.name, "lark", compiled.lark, compiled.gaps)
 
     def build(self, prepared: PreparedConstraint) -> EndingMatcher:
         """See GrammarEngine.build. Releases the GIL while the grammar is built."""
@@ -125,17 +131,13 @@ def _grammar(spec: ConstraintSpec) -> tuple[GrammarForm, str]:
         return "regex", "|".join(map(_escaped, choice_strings(spec.value)))
     if spec.kind == "gbnf":
         return "lark", gbnf_to_lark(spec.value)
-    if spec.kind == "json_object":
-        return "json_schema", '{"type":"object"}'
-    return "json_schema", check_schema(spec.value, "llguidance")
+    raise UnsupportedConstraint(f"llguidance takes no {spec.kind}")
 
 
 def _wrapped(prepared: PreparedConstraint) -> str:
     if prepared.form == "regex":
         return LLMatcher.grammar_from_regex(prepared.grammar)
-    if prepared.form == "lark":
-        return LLMatcher.grammar_from_lark(prepared.grammar)
-    return LLMatcher.grammar_from_json_schema(prepared.grammar, overrides=JSON_OPTIONS)
+    return LLMatcher.grammar_from_lark(prepared.grammar)
 
 
 def _escaped(text: str) -> str:

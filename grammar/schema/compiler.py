@@ -1,16 +1,12 @@
 """From the text of a JSON Schema to a grammar: the entry to this package."""
 
-from typing import TYPE_CHECKING
-
 from grammar.errors import UnsupportedConstraint
 from grammar.schema.lark_emitter import LarkEmitter
 from grammar.schema.model import SchemaModel
 from grammar.schema.reach import Reach
 from grammar.schema.spelling import Speller
-from grammar.schema_document import Json, parse_schema
-
-if TYPE_CHECKING:
-    from grammar.spec import Gap
+from grammar.schema_document import Json, child, parse_schema
+from grammar.spec import Gap
 
 
 class CompiledSchema:
@@ -23,7 +19,18 @@ class CompiledSchema:
         self._speller = Speller(model, self._reach)
         emitter = LarkEmitter(model, self._reach, start="start", whitespace=whitespace)
         self.lark = emitter.emit()
-        self.gaps: tuple[Gap, ...] = tuple(emitter.gaps)
+        self.gaps: tuple[Gap, ...] = tuple(map(self._located, emitter.gaps))
+
+    def _located(self, gap: Gap) -> Gap:
+        """A gap that came up far from the text is put where its keyword stands first."""
+        if gap.pointer:
+            return gap
+        places = (
+            child(pointer, gap.keyword)
+            for pointer, schema in self._model.read.items()
+            if gap.keyword in schema
+        )
+        return Gap(next(places, ""), gap.keyword, gap.reason)
 
     def spellings(self, value: Json) -> list[str]:
         """Texts of a value in the spelling that the grammar expects, the likeliest first."""
@@ -34,6 +41,14 @@ class CompiledSchema:
         return LarkEmitter(
             self._model, self._reach, start=start, whitespace=self._whitespace
         ).emit()
+
+
+def not_enforced(gap: Gap) -> UnsupportedConstraint:
+    """The refusal for who takes no answers that are only checked."""
+    reason = f"the mask cannot enforce it: {gap.reason}; with allow_checked the finished answer is"
+    return UnsupportedConstraint(
+        f"{reason} validated instead", pointer=gap.pointer, keyword=gap.keyword
+    )
 
 
 def compile_schema(text: str, *, whitespace: bool = False) -> CompiledSchema:

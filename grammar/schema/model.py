@@ -63,6 +63,8 @@ class SchemaModel:
         self._proof_depth = 0
         self._num_cuts = 0
         self.read: dict[str, Schema] = {}
+        # Place -> the keyword with which nothing was left of it.
+        self.contradictions: dict[str, str] = {}
         self.root = subschema(document, "", self.nodes)
 
     def shape_of(self, node: NodeId) -> Shape:
@@ -140,28 +142,31 @@ class SchemaModel:
         assert isinstance(schema, dict), "only objects become places"
         self.read[pointer] = schema
         shape = ANY_SHAPE
-        for part in self._parts(schema, pointer):
+        for keyword, part in self._parts(schema, pointer):
             part_shape = part if isinstance(part, Shape) else self.shape_of(part)
             shape = self._algebra.intersect(shape, part_shape)
+            if not shape.types():
+                self.contradictions.setdefault(pointer, keyword)
         return shape
 
-    def _parts(self, schema: Schema, pointer: str) -> Iterator[Part]:
+    def _parts(self, schema: Schema, pointer: str) -> Iterator[tuple[str, Part]]:
         """What each keyword says, in the order of the text; the type's own keywords together."""
         if "$ref" in schema:
             target = self.locations.resolve(schema["$ref"], pointer)
             node = self._target(target)
             if self.dialect.ref_hides_siblings:
-                yield node
+                yield "$ref", node
                 return
         has_base = False
         for keyword in schema:
             if keyword == "$ref":
-                yield node
+                yield keyword, node
             elif keyword in APPLICATORS and self.dialect.knows(keyword):
-                yield from APPLICATORS[keyword](self, schema, pointer)
+                for part in APPLICATORS[keyword](self, schema, pointer):
+                    yield keyword, part
             elif keyword in BASE_KEYWORDS and not has_base:
                 has_base = True
-                yield self._base_shape(schema, pointer)
+                yield keyword, self._base_shape(schema, pointer)
 
     def _target(self, pointer: str) -> NodeId:
         return subschema(self.locations.schema_at(pointer), pointer, self.nodes)
@@ -180,15 +185,17 @@ class SchemaModel:
         array = array_cell(schema, pointer, nodes=self.nodes, dialect=self.dialect)
         members = object_cell(schema, pointer, self.nodes)
         texts = text_set(schema, pointer)
-        has_array = array is not None and "array" in types and not self._algebra.is_void(array)
-        has_object = members is not None and "object" in types and not self._algebra.is_void(members)
+        if array is not None and self._algebra.is_void(array):
+            array = None
+        if members is not None and self._algebra.is_void(members):
+            members = None
         return Shape(
             has_null="null" in types,
             booleans=frozenset({False, True}) if "boolean" in types else frozenset(),
             numbers=numbers,
             texts=texts if "string" in types else TextSet.NONE,
-            arrays=(array,) if has_array and array is not None else (),
-            objects=(members,) if has_object and members is not None else (),
+            arrays=(array,) if array is not None and "array" in types else (),
+            objects=(members,) if members is not None and "object" in types else (),
             gaps=frozenset(gaps) if numbers else frozenset(),
         )
 

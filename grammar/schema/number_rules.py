@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from grammar.schema.json_text import plain_number
 from grammar.schema.number_cells import NumberCell
 from grammar.schema.numbers import (
     Bound,
@@ -30,7 +31,9 @@ def number_alternatives(cells: tuple[NumberCell, ...], emitter: "LarkEmitter") -
     """Items of a rule whose union are the cells."""
     plain = []
     for cell in cells:
-        if cell.multiple_of is None and not cell.not_multiples_of:
+        if cell.only_value is not None:  # one spelling, so that it is forced
+            plain.append(plain_number(cell.only_value).replace(".", r"\."))
+        elif cell.multiple_of is None and not cell.not_multiples_of:
             regex = number_regex(cell.low, cell.high, integer=cell.is_whole)
             if regex is not None:
                 plain.append(regex)

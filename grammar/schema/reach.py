@@ -13,6 +13,7 @@ from grammar.schema.model import SchemaModel
 from grammar.schema.nodes import ANY, NEVER, NodeId
 from grammar.schema.plans import ObjectPlan, object_plans
 from grammar.schema.shapes import Shape
+from grammar.schema_document import child
 
 
 class Reach:
@@ -30,10 +31,7 @@ class Reach:
         self._collect(model.root)
         self._settle()
         if model.root not in self._alive:
-            raise UnsupportedConstraint(
-                "no finite value satisfies the schema: it contradicts itself, or its recursion has"
-                " no base case"
-            )
+            raise _without_value(model)
 
     @property
     def alive(self) -> Collection[NodeId]:
@@ -115,3 +113,13 @@ class Reach:
         if has_value:
             self._alive.add(node)
         return has_value
+
+
+def _without_value(model: SchemaModel) -> UnsupportedConstraint:
+    """Names the place where nothing was left, the outermost first."""
+    pointer = min(model.contradictions, key=len, default=None)
+    reason = "no finite value satisfies the schema: it contradicts itself"
+    if pointer is None:
+        return UnsupportedConstraint(f"{reason}, or its recursion has no base case")
+    keyword = model.contradictions[pointer]
+    return UnsupportedConstraint(reason, pointer=child(pointer, keyword), keyword=keyword)
