@@ -1,8 +1,6 @@
 """The formats of JSON Schema that are regular languages, each as its RFC defines it.
 
-What the usual checkers refuse is left out though the RFC has it: the year 0000, leap seconds,
-characters beyond the BMP in an IRI, a zero within the number of a relative JSON Pointer, and in URI
-templates variables that begin with a percent sign and lengths of four digits.
+Left out is what the usual checkers refuse though the RFC has it (see LEFT OUT).
 """
 
 from functools import cache
@@ -10,6 +8,9 @@ from functools import cache
 from grammar.schema.patterns import parse_pattern
 from grammar.schema.regex import Regex, both, length_between
 
+# LEFT OUT: the year 0000; leap seconds; in an IRI characters beyond the BMP and shortened IPv6
+# addresses; a zero within the number of a relative JSON Pointer; in URI templates variables that
+# begin with a percent sign, and lengths of four digits.
 YEAR = "(?:000[1-9]|00[1-9][0-9]|0[1-9][0-9]{2}|[1-9][0-9]{3})"
 FOURTH = "(?:0[48]|[2468][048]|[13579][26])"
 LEAP_YEAR = f"(?:[0-9]{{2}}{FOURTH}|{FOURTH}00)"
@@ -41,9 +42,12 @@ GROUP = "[0-9A-Fa-f]{1,4}"
 LAST_GROUPS = f"(?:{GROUP}:{GROUP}|{IPV4})"
 
 
+FULL_IPV6 = f"(?:{GROUP}:){{6}}{LAST_GROUPS}"
+
+
 def _ipv6() -> str:
     """RFC 3986: one `::` stands for the groups that are missing, at least one."""
-    forms = [f"(?:{GROUP}:){{6}}{LAST_GROUPS}"]
+    forms = [FULL_IPV6]
     for num_after in range(5, -1, -1):
         before = f"(?:{GROUP}(?::{GROUP}){{0,{4 - num_after}}})?" if num_after < 5 else ""
         forms.append(f"{before}::(?:{GROUP}:){{{num_after}}}{LAST_GROUPS}")
@@ -78,11 +82,13 @@ TEMPLATE_LITERAL = rf"[!#$&-;=?-\[\]_a-z~{BEYOND_ASCII}{PRIVATE}{BEYOND_BMP}]|{E
 URI_TEMPLATE = rf"(?:{TEMPLATE_LITERAL}|\{{[+#./;?&]?{VARIABLES}(?:,{VARIABLES})*\}})*"
 
 
-def _resource(*, beyond: str, private: str, is_relative: bool) -> str:
+def _resource(*, is_iri: bool, is_relative: bool) -> str:
     """The URI of RFC 3986, or with characters beyond ASCII the IRI of RFC 3987."""
+    beyond, private = (BEYOND_ASCII, PRIVATE) if is_iri else ("", "")
+    address = FULL_IPV6 if is_iri else IPV6
     plain = UNRESERVED + DELIMITERS + beyond
     segment = f"(?:[{plain}:@]|{ENCODED})"
-    literal = rf"\[(?:{IPV6}|[Vv][0-9A-Fa-f]+\.[{UNRESERVED}{DELIMITERS}:]+)\]"
+    literal = rf"\[(?:{address}|v[0-9A-Fa-f]+\.[{UNRESERVED}{DELIMITERS}:]+)\]"
     authority = (
         rf"(?:(?:[{plain}:]|{ENCODED})*@)?(?:{literal}|(?:[{plain}]|{ENCODED})*)(?::[0-9]*)?"
     )
@@ -93,9 +99,9 @@ def _resource(*, beyond: str, private: str, is_relative: bool) -> str:
     return path + tail if is_relative else f"[A-Za-z][A-Za-z0-9+.-]*:{path}{tail}"
 
 
-def _either(*, beyond: str, private: str) -> str:
-    absolute = _resource(beyond=beyond, private=private, is_relative=False)
-    return f"{absolute}|{_resource(beyond=beyond, private=private, is_relative=True)}"
+def _reference(*, is_iri: bool) -> str:
+    absolute = _resource(is_iri=is_iri, is_relative=False)
+    return f"{absolute}|{_resource(is_iri=is_iri, is_relative=True)}"
 
 
 SOURCES = {
@@ -106,13 +112,13 @@ SOURCES = {
     "hostname": HOSTNAME,
     "ipv4": IPV4,
     "ipv6": IPV6,
-    "iri": _resource(beyond=BEYOND_ASCII, private=PRIVATE, is_relative=False),
-    "iri-reference": _either(beyond=BEYOND_ASCII, private=PRIVATE),
+    "iri": _resource(is_iri=True, is_relative=False),
+    "iri-reference": _reference(is_iri=True),
     "json-pointer": POINTER,
     "relative-json-pointer": RELATIVE_POINTER,
     "time": TIME,
-    "uri": _resource(beyond="", private="", is_relative=False),
-    "uri-reference": _either(beyond="", private=""),
+    "uri": _resource(is_iri=False, is_relative=False),
+    "uri-reference": _reference(is_iri=False),
     "uri-template": URI_TEMPLATE,
     "uuid": UUID,
 }

@@ -7,7 +7,7 @@ Nothing here knows of JSON spelling (grammar.schema.terminals) or of the syntax 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import groupby, islice, pairwise, takewhile
+from itertools import groupby, islice, takewhile
 
 from grammar.errors import ConstraintTooExpensive
 from grammar.schema import characters
@@ -26,6 +26,7 @@ from grammar.schema.regex_nodes import (
     plain_words,
     sequence,
 )
+from grammar.schema.regex_runs import Run, counts_of, is_run, run_of, touching_counts
 
 __all__ = [
     "ANY_CHAR",
@@ -47,6 +48,7 @@ __all__ = [
     "length_between",
     "literal",
     "matches",
+    "next_steps",
     "one_of",
     "other",
     "repeat",
@@ -58,7 +60,6 @@ MAX_SPLIT_NAMES = 6
 # What following one text may cost, counted in alternatives derived; about two seconds.
 MAX_WORK = 200_000
 MAX_REMEMBERED_STEPS = 20_000
-Run = tuple[CharSet, int, int | None]
 
 
 def one_of(members: CharSet) -> Regex:
@@ -124,7 +125,7 @@ def other(node: Regex) -> Regex:
     """The texts that are not in the language."""
     if isinstance(node, Not):
         return node.node
-    run = _run(node)
+    run = run_of(node)
     if run is not None and run[0] == characters.EVERY:
         return union(length_between(0, run[1] - 1), _longer_than(run[2]))
     if node is NOTHING:
@@ -173,6 +174,12 @@ def is_empty(node: Regex, *, max_steps: int = 2000) -> bool | None:
     return True if _reaches_end(node, max_steps=max_steps, is_real=False) is False else None
 
 
+def next_steps(node: Regex) -> list[tuple[str, Regex]]:
+    """A character for each way on (where named classes decide, perhaps not for all) and what may
+    follow it."""
+    return [(chr(letter.code), _derived(node, letter)) for letter in _letters(node)]
+
+
 def _flattened(kind: type[Alt] | type[And], parts: Iterable[Regex]) -> dict[Regex, None]:
     """The items in the order of their first appearance; an optional one is two."""
     items: dict[Regex, None] = {}
@@ -188,7 +195,7 @@ def _flattened(kind: type[Alt] | type[And], parts: Iterable[Regex]) -> dict[Rege
 
 def _merged_characters(items: dict[Regex, None]) -> dict[Regex, None]:
     """All single characters as one class."""
-    runs = {item: run for item in items if (run := _run(item)) and run[1] == run[2] == 1}
+    runs = {item: run for item in items if (run := run_of(item)) and run[1] == run[2] == 1}
     if len(runs) < 2:
         return items
     members: CharSet = characters.NO_CHARACTERS
@@ -199,32 +206,23 @@ def _merged_characters(items: dict[Regex, None]) -> dict[Regex, None]:
 
 def _merged_runs(items: dict[Regex, None]) -> dict[Regex, None]:
     """Repetitions of one class as one, where their counts overlap or touch."""
-    runs = {item: run for item in items if (run := _run(item))}
+    runs = {item: run for item in items if (run := run_of(item))}
     by_members: dict[CharSet, list[Run]] = {}
     for run in runs.values():
         by_members.setdefault(run[0], []).append(run)
     if len(by_members) == len(runs):
         return items
     merged = (
-        repeat(one_of(m), low, high) for m, rs in by_members.items() for low, high in _touching(rs)
+        repeat(one_of(m), low, high)
+        for m, rs in by_members.items()
+        for low, high in touching_counts(rs)
     )
     return dict.fromkeys((*merged, *(item for item in items if item not in runs)))
 
 
-def _touching(runs: Iterable[Run]) -> list[tuple[int, int | None]]:
-    merged: list[tuple[int, int | None]] = []
-    for _, low, high in sorted(runs, key=lambda run: run[1]):
-        if merged and ((last := merged[-1][1]) is None or low <= last + 1):
-            end = None if last is None or high is None else max(last, high)
-            merged[-1] = (merged[-1][0], end)
-        else:
-            merged.append((low, high))
-    return merged
-
-
 def _intersected_runs(items: dict[Regex, None]) -> dict[Regex, None]:
     """All repetitions of a class as one: of what the classes share, by both counts."""
-    runs = {item: run for item in items if (run := _run(item))}
+    runs = {item: run for item in items if (run := run_of(item))}
     names = {name for members, _, _ in runs.values() for name in characters.class_names(members)}
     if len(runs) < 2 or len(names) > MAX_SPLIT_NAMES:
         return items
@@ -235,24 +233,6 @@ def _intersected_runs(items: dict[Regex, None]) -> dict[Regex, None]:
         high = run_high if high is None else high if run_high is None else min(high, run_high)
     shared = repeat(one_of(members), low, high)
     return dict.fromkeys((shared, *(item for item in items if item not in runs)))
-
-
-def _run(node: Regex) -> Run | None:
-    """(characters, lowest count, highest count) of what repeats one class."""
-    counted = node if isinstance(node, Repeat) else None
-    inner = counted.node if counted else node
-    low, high = (counted.low, counted.high) if counted else (1, 1)
-    if isinstance(inner, Chars):
-        return inner.members, low, high
-    if isinstance(inner, Text) and len(inner.text) == 1:
-        return characters.characters(inner.text), low, high
-    return None
-
-
-def _is_run(text: str, run: Run) -> bool:
-    members, low, high = run
-    is_long_enough = low <= len(text) and (high is None or len(text) <= high)
-    return is_long_enough and all(characters.contains(members, ord(c)) for c in set(text))
 
 
 def _longer_than(length: int | None) -> Regex:
@@ -289,7 +269,7 @@ def _prepended(head: Regex, tail: Regex) -> Regex:
     first, rest = (tail.head, tail.tail) if isinstance(tail, Cat) else (tail, EMPTY)
     if isinstance(head, Text) and isinstance(first, Text):
         return _prepended(literal(head.text + first.text), rest)
-    counts, next_counts = _counts(head), _counts(first)
+    counts, next_counts = counts_of(head), counts_of(first)
     if counts[0] is next_counts[0] and not isinstance(head, Text):
         ends = (counts[2], next_counts[2])
         high = None if None in ends else sum(end for end in ends if end is not None)
@@ -301,10 +281,6 @@ def _prepended(head: Regex, tail: Regex) -> Regex:
         is_nullable=head.is_nullable and tail.is_nullable,
         is_plain=head.is_plain and tail.is_plain,
     )
-
-
-def _counts(node: Regex) -> tuple[Regex, int, int | None]:
-    return (node.node, node.low, node.high) if isinstance(node, Repeat) else (node, 1, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,9 +344,9 @@ class _Automaton:
     def matches(self, text: str) -> bool:
         state, position, work = self._start, 0, 0
         while position < len(text) and state is not NOTHING:
-            run = _run(state)
+            run = run_of(state)
             if run is not None:
-                return _is_run(text[position:], run)
+                return is_run(text[position:], run)
             if state is EMPTY:
                 return False
             first, rest = (state.head, state.tail) if isinstance(state, Cat) else (state, EMPTY)
@@ -428,7 +404,7 @@ def _reaches_end(node: Regex, *, max_steps: int, is_real: bool) -> bool | None:
         state = waiting.pop()
         if state.is_nullable:
             return True
-        for letter in _letters(state, is_real=is_real):
+        for letter in _letters(state) if is_real else _possible_letters(state):
             steps += _width(state)
             if steps > max_steps:
                 return None
@@ -443,21 +419,28 @@ def _reaches_end(node: Regex, *, max_steps: int, is_real: bool) -> bool | None:
 SAMPLES = "aA0_é٣\u0301\u2003ª中€+($\u00ad\u2160\u0903\u20dd\u02b0\u2028\u0378"
 
 
-def _letters(node: Regex, *, is_real: bool) -> Iterable[_Letter]:
-    """One letter for each way on."""
+def _letters(node: Regex) -> Iterable[_Letter]:
+    """A letter for each way on; where named classes decide, perhaps not for all."""
     sets = list(_first_sets(node))
-    edges = sorted({0, characters.LAST_CODE + 1}.union(*map(characters.boundaries, sets)))
+    samples = SAMPLES if any(map(characters.class_names, sets)) else ""
+    return map(_Letter, (*_codes(sets), *map(ord, samples)))
+
+
+def _possible_letters(node: Regex) -> Iterable[_Letter]:
+    """A letter for each way on, as if any could be in any of the named classes."""
+    sets = list(_first_sets(node))
     names = sorted({name for members in sets for name in characters.class_names(members)})
-    codes = [low for low, high in pairwise(edges) if low < high and not 0xD800 <= low <= 0xDFFF]
-    if not names:
-        return map(_Letter, codes)
-    if is_real:
-        return map(_Letter, (*codes, *map(ord, SAMPLES)))
-    chosen = [
-        frozenset(n for i, n in enumerate(names) if bits >> i & 1)
-        for bits in range(1 << len(names))
-    ]
-    return (_Letter(code, names_of.__contains__) for code in codes for names_of in chosen)
+    for code in _codes(sets):
+        for bits in range(1 << len(names)):
+            chosen = frozenset(name for i, name in enumerate(names) if bits >> i & 1)
+            yield _Letter(code, chosen.__contains__)
+
+
+def _codes(sets: Iterable[CharSet]) -> list[int]:
+    """The first character of each stretch that no set divides."""
+    edges = sorted({0, characters.LAST_CODE + 1}.union(*map(characters.boundaries, sets)))
+    first, last = characters.SURROGATES
+    return [edge for edge in edges[:-1] if not first <= edge <= last]
 
 
 def _first_sets(node: Regex) -> Iterable[CharSet]:
