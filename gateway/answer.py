@@ -23,11 +23,18 @@ from gateway.generation import (
     GenerationEvent,
     GenerationRequest,
     Generator,
+    PreparedGeneration,
     TextDelta,
     Usage,
 )
 from gateway.limiter import Admission, Limiter
-from gateway.middleware import IGNORED_HEADER, JSONBody, to_logged_error
+from gateway.middleware import (
+    CONSTRAINT_ENGINE_HEADER,
+    CONSTRAINT_HEADER,
+    IGNORED_HEADER,
+    JSONBody,
+    to_logged_error,
+)
 from gateway.parameters import ignored_header
 from gateway.request_context import RequestContext, request_context
 from gateway.schemas.answer import ChoiceResult, Presenter
@@ -102,11 +109,15 @@ class Answer(Response):
         assert observation is not None, "generation routes are observed"
         prepared = await self._call.generator.prepare(self._call.request)
         _name_ignored(context, (*self._call.ignored, *prepared.ignored))
+        _name_constraint(context, prepared)
+        observation.prepared(prepared)
         admission.add_prompt_tokens(prepared.num_prompt_tokens)
         async with aclosing(_closable(self._call.generator.generate(prepared))) as events:
             async for event in events:
                 observation.event(event)
-                yield event
+                # Nothing is said before an answer was checked: if none is found, that is a status.
+                if not (prepared.is_checked and isinstance(event, Admitted)):
+                    yield event
 
     async def _whole(self, events: AsyncIterator[GenerationEvent]) -> Response:
         choices = [ChoiceResult() for _ in range(self._call.num_choices)]
@@ -200,6 +211,12 @@ async def _last_frame() -> AsyncIterator[None]:
 def _name_ignored(context: RequestContext, names: tuple[str, ...]) -> None:
     if names:
         context.response_headers[IGNORED_HEADER] = ignored_header(names)
+
+
+def _name_constraint(context: RequestContext, prepared: PreparedGeneration) -> None:
+    if prepared.constraint is not None:
+        context.response_headers[CONSTRAINT_HEADER] = prepared.constraint.enforcement
+        context.response_headers[CONSTRAINT_ENGINE_HEADER] = prepared.constraint.engine
 
 
 def _incomplete() -> ServerError:

@@ -10,7 +10,9 @@ GatewayError                     status, type, code, param, message, headers
 ├── BodyTooLarge          413
 ├── UnsupportedMediaType  415
 ├── RateLimited           429    a key's own limit
+├── ConstraintUnmet       422    the model found no answer that passes its check
 ├── ServerError           500
+│   ├── ConstraintViolated       the mask let through what it is there to keep out
 │   └── EngineDied        503    the runtime ended with the request in it
 ├── Overloaded            503    queue full, engine starting or dead
 └── DeadlineExceeded      504
@@ -118,6 +120,23 @@ class ServerError(GatewayError):
     status = 500
     type = "server_error"
     default_code = "internal_error"
+
+
+class ConstraintUnmet(GatewayError):
+    """Not the request's fault nor the server's. No 5xx, after which clients would ask for the same
+    again by themselves."""
+
+    status = 422
+    type = "invalid_request_error"
+    default_code = "constraint_failed"
+
+    @property
+    def is_refusal(self) -> bool:
+        return False
+
+
+class ConstraintViolated(ServerError):
+    default_code = "constraint_failed"
 
 
 class EngineDied(ServerError):

@@ -40,7 +40,8 @@ class GenerationRequest:
     `stop` strings are text; everything about tokens is in `sampling` (its max_tokens is
     settled by prepare()). Deadlines are wall-clock ns, 0 = none. `constraint_param` is the
     request's field that the constraint came from, for errors. The generator appends each phase
-    to `phase_log` as it becomes known, so that a request has its trace however it ends.
+    to `phase_log` as it becomes known, so that a request has its trace however it ends; to
+    `retry_log` the number of tokens that were thrown away, for each retry of a checked answer.
     """
 
     request_id: str
@@ -57,18 +58,26 @@ class GenerationRequest:
     traceparent: str | None = None
     tracestate: str = ""
     phase_log: list[Phase] = field(default_factory=list, compare=False)
+    retry_log: list[int] = field(default_factory=list, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedGeneration:
     """A request that can be run: rendered, tokenized, checked, its constraint prepared. `ignored`
-    names parameters that this request gave and that have no effect on it."""
+    names parameters that this request gave and that have no effect on it. `compile_s` is None
+    where the constraint was known."""
 
     request: GenerationRequest
     prompt_token_ids: tuple[tuple[int, ...], ...]
     max_tokens: tuple[int, ...]
     constraint: PreparedConstraint | None = None
+    compile_s: float | None = None
     ignored: tuple[str, ...] = ()
+
+    @property
+    def is_checked(self) -> bool:
+        """Whether the mask enforces the constraint in part, so that answers are held back."""
+        return self.constraint is not None and bool(self.constraint.gaps)
 
     @property
     def num_prompt_tokens(self) -> int:
@@ -122,11 +131,13 @@ class ChoiceFinished:
 @dataclass(frozen=True, slots=True)
 class Usage:
     """Prompt tokens are counted once per prompt, whatever the number of choices; cached tokens
-    likewise (those of the prompt's first choice); completion tokens over all choices."""
+    likewise (those of the prompt's first choice); completion tokens over all choices. Tokens of
+    answers that were thrown away are in `retried_tokens` only."""
 
     prompt_tokens: int
     completion_tokens: int
     cached_tokens: int
+    retried_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,15 +4,18 @@ Owns what is known of each choice until it ends, and sees to it that nothing sta
 runtime, however the run ends.
 """
 
+import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import aclosing
 
 import msgspec
 
+from gateway.answer_check import AnswerCheck
+from gateway.checked_answers import CheckedEngine
 from gateway.choice_text import ChoiceText
 from gateway.engine_faults import RETRY_AFTER_S, to_gateway_error
-from gateway.errors import Overloaded, ServerError
+from gateway.errors import ConstraintViolated, Overloaded, ServerError
 from gateway.generation import (
     Admitted,
     ChoiceFinished,
@@ -27,6 +30,7 @@ from gateway.generation import (
 from gateway.merged_streams import merge_streams
 from gateway.stop_strings import StopStrings
 from gateway.tokenizer import Tokenizer
+from grammar.errors import GrammarError
 from runtime.messages import AttributeValue, Phase, Submit, TokenEvent, TraceContext
 from runtime.token_engine import EngineUnavailable, TokenEngine
 from telemetry import names
@@ -35,12 +39,15 @@ from telemetry import names
 SEED_STRIDE = 0x9E3779B97F4A7C15
 MAX_SEED = 2**63
 
+_log = logging.getLogger(__name__)
+
 
 class _ChoiceRun:
     """What is known of one choice of one prompt."""
 
     def __init__(self, text: ChoiceText, *, submitted_ns: int) -> None:
         self.text = text
+        self.texts: list[str] = []
         self.cached_tokens: int | None = None
         self.is_admitted = False
         self.is_finished = False
@@ -112,18 +119,21 @@ class _PromptRun:
 
 
 class GenerationRun:
-    """One run. `events()` may be iterated once."""
+    """One run. `events()` may be iterated once. With a `check` each complete answer is looked at
+    before it is called so."""
 
     def __init__(
         self,
         prepared: PreparedGeneration,
         *,
-        engine: TokenEngine,
+        engine: TokenEngine | CheckedEngine,
         tokenizer: Tokenizer,
+        check: AnswerCheck | None = None,
         clock: Callable[[], int] = time.time_ns,
     ) -> None:
         self._prepared = prepared
         self._engine = engine
+        self._check = check
         self._tokenizer = tokenizer
         self._clock = clock
         self._phase_log = prepared.request.phase_log
@@ -138,6 +148,8 @@ class GenerationRun:
             async with aclosing(merge_streams(streams)) as merged:
                 async for index, event in merged:
                     for news in self._take(self._prompts[index], event):
+                        if isinstance(news, ChoiceFinished):
+                            await self._verify(news)
                         yield news
             self._check_finished()
             yield self._completed()
@@ -233,9 +245,28 @@ class GenerationRun:
             self._engine.abort(prompt.submit.request_id, event.choice)
             phase = choice.open_phase(delta.choice, now_ns=self._clock(), reason=reason)
             self._phase_log.append(phase)
+        if self._check is not None:
+            choice.texts.append(delta.text)
         yield delta
         if reason is not None:
             yield ChoiceFinished(choice=delta.choice, reason=reason)
+
+    async def _verify(self, finished: ChoiceFinished) -> None:
+        """Raises: ConstraintViolated for a complete answer that is not what was asked for."""
+        if self._check is None or finished.reason != "stop":
+            return
+        num_choices = self._prepared.request.num_choices
+        prompt = self._prompts[finished.choice // num_choices]
+        choice = prompt.choices[finished.choice % num_choices]
+        try:
+            problem = await self._check.problem("".join(choice.texts))
+        except GrammarError as error:  # the mask is the proof then
+            _log.warning("an answer could not be validated: %s", error)
+            return
+        if problem is not None:
+            raise ConstraintViolated(
+                f"The answer does not fit its constraint and is not given: {problem.message}."
+            )
 
     def _check_finished(self) -> None:
         if not all(prompt.is_finished for prompt in self._prompts):
@@ -247,6 +278,7 @@ class GenerationRun:
             prompt_tokens=self._prepared.num_prompt_tokens,
             completion_tokens=sum(choice.text.num_tokens for choice in choices),
             cached_tokens=sum(prompt.choices[0].cached_tokens or 0 for prompt in self._prompts),
+            retried_tokens=sum(self._prepared.request.retry_log),
         )
         return Completed(usage)
 

@@ -22,7 +22,17 @@ from gateway.request_context import RequestContext, request_context
 
 REQUEST_ID_HEADER = "x-request-id"
 IGNORED_HEADER = "x-radixgate-ignored"
-EXPOSED_HEADERS = (REQUEST_ID_HEADER, IGNORED_HEADER, "retry-after", "traceparent")
+# What was done about a constraint: enforced or checked, and by which engine.
+CONSTRAINT_HEADER = "x-radixgate-constraint"
+CONSTRAINT_ENGINE_HEADER = "x-radixgate-constraint-engine"
+EXPOSED_HEADERS = (
+    REQUEST_ID_HEADER,
+    IGNORED_HEADER,
+    CONSTRAINT_HEADER,
+    CONSTRAINT_ENGINE_HEADER,
+    "retry-after",
+    "traceparent",
+)
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:\-]{1,128}")
 _logger = logging.getLogger(__name__)

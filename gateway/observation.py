@@ -11,11 +11,13 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.disconnect import ClientDisconnected
-from gateway.errors import GatewayError
+from gateway.errors import ConstraintViolated, GatewayError
 from gateway.generation import (
     ChoiceFinished,
     Completed,
     GenerationEvent,
+    GenerationRequest,
+    PreparedGeneration,
     Submitted,
     TextDelta,
     Usage,
@@ -23,6 +25,7 @@ from gateway.generation import (
 from gateway.http_path import route_path
 from gateway.request_context import request_context
 from runtime.messages import AttributeValue, Phase
+from telemetry import names
 from telemetry.metrics import Metrics
 from telemetry.request_trace import Outcome, RequestTrace
 from telemetry.timing import StreamTimer
@@ -57,6 +60,7 @@ class Observation:
         self._usage: Usage | None = None
         self._error: str | None = None
         self._phase_log: Sequence[Phase] = ()
+        self._retry_log: Sequence[int] = ()
         self._is_closed = False
 
     def describe(
@@ -65,12 +69,33 @@ class Observation:
         operation: str,
         model: str,
         attributes: Mapping[str, AttributeValue | None],
-        phase_log: Sequence[Phase],
+        request: GenerationRequest,
     ) -> None:
-        """What was asked for, once the body is valid. `phase_log` is the request's: the generator
-        fills it, and what it holds at the end is on the trace."""
+        """What was asked for, once the body is valid. The generator fills the request's logs, and
+        what they hold at the end is on the trace."""
         self.trace.describe(operation=operation, model=model, attributes=attributes)
-        self._phase_log = phase_log
+        self._phase_log = request.phase_log
+        self._retry_log = request.retry_log
+
+    def prepared(self, prepared: PreparedGeneration) -> None:
+        """What is done about the request's constraint, if it has one."""
+        spec, constraint = prepared.request.constraint, prepared.constraint
+        if spec is None or constraint is None:
+            return
+        self.trace.annotate(
+            {
+                names.ATTR_CONSTRAINT: constraint.enforcement,
+                names.ATTR_CONSTRAINT_KIND: spec.kind,
+                names.ATTR_CONSTRAINT_GAPS: len(constraint.gaps),
+                names.ATTR_GRAMMAR_ENGINE: constraint.engine,
+            }
+        )
+        self._metrics.constrained(
+            enforcement=constraint.enforcement,
+            engine=constraint.engine,
+            kind=spec.kind,
+            compile_s=prepared.compile_s,
+        )
 
     def event(self, event: GenerationEvent) -> None:
         """Times and totals of what the generator yields."""
@@ -87,6 +112,17 @@ class Observation:
     def fail(self, error: GatewayError) -> None:
         """The request failed after its status was sent."""
         self._error = error.code or error.type
+        self._count_violation(error)
+
+    def refuse(self, error: GatewayError) -> None:
+        """The request ends with this status and no answer."""
+        self._count_violation(error)
+        code = error.code or error.type
+        if error.is_refusal:
+            self._metrics.rejected(code)
+        self.close(
+            status=error.status, outcome="rejected" if error.is_refusal else "error", error=code
+        )
 
     def close(self, *, status: int, outcome: Outcome, error: str | None = None) -> None:
         """Ends the trace and counts the request; later calls change nothing."""
@@ -113,9 +149,22 @@ class Observation:
         if gap is not None:
             self._metrics.observe_inter_token(gap.seconds, num_tokens=gap.num_tokens)
 
+    def _count_violation(self, error: GatewayError) -> None:
+        if isinstance(error, ConstraintViolated):
+            self._metrics.constraint_violated()
+
     def _finish_trace(self, status: int, outcome: Outcome, error: str | None) -> None:
         usage = self._usage
         self.trace.add_phases(self._phase_log)
+        if self._retry_log:
+            num_tokens = sum(self._retry_log)
+            self.trace.annotate(
+                {
+                    names.ATTR_CONSTRAINT_RETRIES: len(self._retry_log),
+                    names.ATTR_RETRIED_TOKENS: num_tokens,
+                }
+            )
+            self._metrics.count_retries(len(self._retry_log), num_tokens=num_tokens)
         self.trace.finish(
             status=status,
             outcome=outcome,
@@ -161,7 +210,7 @@ class ObservationMiddleware:
             observation.close(status=status, outcome="aborted")
             raise
         except GatewayError as error:
-            self._close_refused(observation, error)
+            observation.refuse(error)
             raise
         except Exception:
             is_sent = status != STATUS_CLIENT_GONE
@@ -182,14 +231,6 @@ class ObservationMiddleware:
         context.response_headers["traceparent"] = trace.traceparent
         context.observation = Observation(trace, self._metrics, route=route)
         return context.observation
-
-    def _close_refused(self, observation: Observation, error: GatewayError) -> None:
-        code = error.code or error.type
-        if error.is_refusal:
-            self._metrics.rejected(code)
-        observation.close(
-            status=error.status, outcome="rejected" if error.is_refusal else "error", error=code
-        )
 
 
 def _traced_route(scope: Scope) -> str | None:

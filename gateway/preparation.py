@@ -49,6 +49,8 @@ class ProbeReportLike(Protocol):
     @property
     def cached(self) -> bool: ...
     @property
+    def compile_ms(self) -> float: ...
+    @property
     def prepared(self) -> PreparedConstraint: ...
 
 
@@ -100,14 +102,15 @@ class Preparation:
             ]
             attributes[names.ATTR_TOKENS] = sum(len(ids) for ids in prompts)
         max_tokens = tuple(_settle_max_tokens(request, len(ids), limit=limit) for ids in prompts)
-        constraint = None
+        report = None
         if request.constraint is not None:
-            constraint = await self._prepare_constraint(request, request.constraint)
+            report = await self._prepare_constraint(request, request.constraint)
         return PreparedGeneration(
             request=request,
             prompt_token_ids=tuple(prompts),
             max_tokens=max_tokens,
-            constraint=constraint,
+            constraint=None if report is None else report.prepared,
+            compile_s=None if report is None or report.cached else report.compile_ms / 1e3,
             ignored=("stop",) if request.stop and request.constraint is not None else (),
         )
 
@@ -204,7 +207,7 @@ class Preparation:
 
     async def _prepare_constraint(
         self, request: GenerationRequest, spec: ConstraintSpec
-    ) -> PreparedConstraint:
+    ) -> ProbeReportLike:
         param = request.constraint_param
         check_unicode(spec.value, param=param)
         attributes: dict[str, AttributeValue] = {
@@ -227,7 +230,12 @@ class Preparation:
                 ) from error
             attributes[names.ATTR_GRAMMAR_ENGINE] = report.prepared.engine
             attributes[names.ATTR_COMPILE_CACHED] = report.cached
-            return report.prepared
+        gaps = report.prepared.gaps
+        if gaps and not spec.kind.startswith("json_"):
+            # Only JSON can be validated when it is complete.
+            first = UnsupportedConstraint(gaps[0].reason, pointer=gaps[0].pointer)
+            raise _refused_constraint(spec, first, param=param)
+        return report
 
 
 def _num_chars(prompt: Prompt) -> int:

@@ -137,6 +137,7 @@ def assemble(settings: Settings) -> Assembly:
         tokenizer=Tokenizer(source.text),
         template=template,
         probe=probe,
+        checked_retries=settings.checked_retries,
     )
     lifecycle = Lifecycle()
     app = create_app(

@@ -247,7 +247,7 @@ def _describe(context: RequestContext, wanted: Wanted, request: GenerationReques
             names.GEN_AI_RESPONSE_ID: request.request_id,
             names.GEN_AI_RESPONSE_MODEL: fields.model,
         },
-        phase_log=request.phase_log,
+        request=request,
     )
 
 

@@ -136,6 +136,9 @@ class Settings(BaseModel):
     allow_checked: bool = setting(
         False, "take schemas that a grammar cannot enforce wholly, and check the answers instead"
     )
+    checked_retries: int = setting(
+        8, "how often a part of a checked answer is generated anew before the request fails", ge=0
+    )
     jump_forward: bool = setting(
         True, "append the tokens that a grammar leaves no choice about, without sampling them"
     )

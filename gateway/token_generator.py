@@ -7,7 +7,9 @@ import time
 from collections.abc import AsyncGenerator, Callable
 from typing import get_args
 
+from gateway.answer_check import AnswerChecks
 from gateway.chat_template import ChatTemplate
+from gateway.checked_answers import CheckedEngine
 from gateway.generation import (
     Capabilities,
     GenerationEvent,
@@ -35,12 +37,15 @@ class TokenGenerator:
         tokenizer: Tokenizer,
         template: ChatTemplate | None,
         probe: ConstraintChecker,
+        checked_retries: int = 8,
         clock: Callable[[], int] = time.time_ns,
     ) -> None:
         """`template` None: chat is refused with a 400. `clock` is wall-clock nanoseconds."""
         self._engine = engine
         self._tokenizer = tokenizer
+        self._checked_retries = checked_retries
         self._clock = clock
+        self._checks = AnswerChecks()
         self._preparation = Preparation(
             engine=engine, tokenizer=tokenizer, template=template, probe=probe, clock=clock
         )
@@ -63,10 +68,23 @@ class TokenGenerator:
 
     def generate(self, prepared: PreparedGeneration) -> AsyncGenerator[GenerationEvent, None]:
         """Raises: a GatewayError from the iterator; nothing is submitted before its first step."""
+        spec = prepared.request.constraint
+        check = None if spec is None else self._checks.of(spec)
+        engine: TokenEngine | CheckedEngine = self._engine
+        if check is not None and prepared.is_checked:
+            engine = CheckedEngine(
+                self._engine,
+                check=check,
+                tokenizer=self._tokenizer,
+                max_retries=self._checked_retries,
+                retry_log=prepared.request.retry_log,
+            )
+            check = None  # nothing leaves that engine unchecked
         return GenerationRun(
-            prepared, engine=self._engine, tokenizer=self._tokenizer, clock=self._clock
+            prepared, engine=engine, tokenizer=self._tokenizer, check=check, clock=self._clock
         ).events()
 
     def close(self) -> None:
-        """Ends the workers for long prompts."""
+        """Ends the workers for long prompts and answers."""
         self._preparation.close()
+        self._checks.close()

@@ -26,6 +26,17 @@ ENDED_TOO_EARLY = frozenset(
 MAX_ANCHORS = 32
 
 
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is wrong with a text. `path` leads to the value. `anchors` are characters of the text
+    to go back to, the likeliest first; none where it is no JSON."""
+
+    message: str
+    path: tuple[str | int, ...] = ()
+    keyword: str = ""
+    anchors: tuple[int, ...] = ()
+
+
 @dataclass(eq=False, slots=True)
 class Place:
     """The half-open range of a value's characters, of its key before it (none: start = end), and
@@ -122,25 +133,34 @@ def anchors(root: Place, end: int, *, keyword: str) -> tuple[int, ...]:
     """
     backwards = [
         position
-        for first, last in reversed(list(_choices(root)))
-        if first < end
-        for position in (last - 1, first)
+        for choice in reversed(list(_choices(root)))
+        if choice[0] < end
+        for position in choice
     ]
-    if backwards[:1] != [end - 1]:  # the range ends in a bracket
+    if backwards[:1] != [end - 1]:  # the value ends in a bracket
         backwards.insert(0 if keyword in ENDED_TOO_EARLY else min(2, len(backwards)), end - 1)
     return tuple(dict.fromkeys(backwards))[:MAX_ANCHORS]
 
 
-def _choices(root: Place) -> Iterator[tuple[int, int]]:
-    """The ranges of all keys and all values without members, in the order of the text."""
-    waiting = [root]
+def _choices(root: Place) -> Iterator[tuple[int, ...]]:
+    """The characters that stand for each key, each value without members and each separator, in
+    the order of the text."""
+    waiting: list[tuple[Place, int | None]] = [(root, None)]
     while waiting:
-        place = waiting.pop()
+        place, separator = waiting.pop()
+        if separator is not None:
+            yield (separator,)
         if place.key_start < place.key_end:
-            yield place.key_start, place.key_end
+            yield _ends(place.key_start, place.key_end)
         if not place.members:
-            yield place.start, place.end
-        waiting += reversed(place.members)
+            yield _ends(place.start, place.end)
+        separators = [None, *(member.end for member in place.members)]
+        waiting += reversed(list(zip(place.members, separators, strict=False)))
+
+
+def _ends(start: int, end: int) -> tuple[int, ...]:
+    """The last character; that after the first, as a quote leaves no choice; and the first."""
+    return tuple(dict.fromkeys((end - 1, min(start + 1, end - 1), start)))
 
 
 def repeated_item(place: Place, items: Sequence[Any]) -> Place:

@@ -7,7 +7,6 @@ Nothing is fetched, and no client's pattern is run by a backtracking matcher.
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from itertools import islice
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from grammar.answer_places import (
     Place,
+    Problem,
     anchors,
     place_at,
     repeated_item,
@@ -37,17 +37,6 @@ MAX_ERRORS = 16
 MAX_DIGITS = 4000
 
 Judge = Callable[[Any, Any, Any, Any], Iterator["ValidationError"]]
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """What is wrong with a text. `path` leads to the value. `anchors` are characters of the text
-    to go back to, the likeliest first; none where it is no JSON."""
-
-    message: str
-    path: tuple[str | int, ...] = ()
-    keyword: str = ""
-    anchors: tuple[int, ...] = ()
 
 
 class AnswerValidator:

@@ -43,6 +43,7 @@ INTER_TOKEN_BUCKETS = (
     *(0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5),
     *(5.0, 10.0, 20.0, 40.0, 80.0),
 )
+COMPILE_BUCKETS = (0.001, 0.002, 0.003, 0.005, 0.01, 0.02, 0.05, 0.15, 0.5, 1.0, 2.0, 5.0, 10.0)
 DURATION_BUCKETS = tuple(0.01 * 2**i for i in range(16))
 
 
@@ -57,6 +58,7 @@ class Metrics:
         self._reasons = _BoundedNames(_MAX_REASONS)
         self._make_request_metrics()
         self._make_token_metrics()
+        self._make_constraint_metrics()
 
     def _make_request_metrics(self) -> None:
         self._requests = Counter(
@@ -107,6 +109,50 @@ class Metrics:
             "Tokens generated for answers.",
             registry=self._registry,
         )
+
+    def _make_constraint_metrics(self) -> None:
+        self._constraints = Counter(
+            names.METRIC_CONSTRAINTS,
+            "Constrained requests; class is enforced or checked.",
+            ["class", "engine", "kind"],
+            registry=self._registry,
+        )
+        self._compile = Histogram(
+            names.METRIC_GRAMMAR_COMPILE,
+            "Seconds from a new constraint to its first mask.",
+            buckets=COMPILE_BUCKETS,
+            registry=self._registry,
+        )
+        self._violations = Counter(
+            names.METRIC_CONSTRAINT_VIOLATIONS,
+            "Complete answers that did not fit their constraint and were not given. Stays 0.",
+            registry=self._registry,
+        )
+        self._retries = Counter(
+            names.METRIC_CONSTRAINT_RETRIES,
+            "Times that a part of a checked answer was generated anew.",
+            registry=self._registry,
+        )
+        self._retried_tokens = Counter(
+            names.METRIC_RETRIED_TOKENS,
+            "Tokens of checked answers that were thrown away.",
+            registry=self._registry,
+        )
+
+    def constrained(
+        self, *, enforcement: str, engine: str, kind: str, compile_s: float | None
+    ) -> None:
+        """`compile_s` None: the constraint was known."""
+        self._constraints.labels(enforcement, engine, kind).inc()
+        if compile_s is not None:
+            self._compile.observe(compile_s)
+
+    def constraint_violated(self) -> None:
+        self._violations.inc()
+
+    def count_retries(self, num_retries: int, *, num_tokens: int) -> None:
+        self._retries.inc(num_retries)
+        self._retried_tokens.inc(num_tokens)
 
     def request_finished(self, *, route: str, outcome: str, status: int, duration_s: float) -> None:
         """`route` is the template; one that is not served counts as "other"."""

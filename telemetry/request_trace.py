@@ -112,6 +112,13 @@ class RequestTrace:
                 self._inner_span.set_attribute(names.ATTR_INCARNATION, incarnation)
 
     @_never_fails
+    def annotate(self, attributes: Mapping[str, AttributeValue | None]) -> None:
+        """What became known of the request after it was described."""
+        with self._lock:
+            if self._inner_span is not None and not self._is_finished:
+                _set(self._inner_span, _bounded(attributes))
+
+    @_never_fails
     def add_phases(self, phases: Iterable[PhaseLike]) -> None:
         """Phases become spans when the request finishes."""
         with self._lock:

@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import dataclass
 
 from grammar.errors import GrammarError
-from grammar.spec import ConstraintSpec, PreparedConstraint
+from grammar.spec import ConstraintSpec, Gap, PreparedConstraint
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,11 +15,13 @@ class FakeReport:
 
 
 class FakeConstraintProbe:
-    """`error` is raised by check(). While `is_held`, check() waits for ever; `num_waiting` says
-    how many do, and `reached` is set when the first begins to."""
+    """`error` is raised by check(); `gaps` are those of every constraint. While `is_held`, check()
+    waits for ever; `num_waiting` says how many do, and `reached` is set when the first begins to.
+    """
 
     def __init__(self, error: GrammarError | None = None) -> None:
         self.error = error
+        self.gaps: tuple[Gap, ...] = ()
         self.is_held = False
         self.num_waiting = 0
         self.reached = asyncio.Event()
@@ -44,5 +46,5 @@ class FakeConstraintProbe:
         if self.error is not None:
             raise self.error
         engine = "llguidance" if spec.engine == "auto" else spec.engine
-        prepared = PreparedConstraint(engine, "json_schema", spec.value)
+        prepared = PreparedConstraint(engine, "json_schema", spec.value, self.gaps)
         return FakeReport(cached=is_cached, compile_ms=1.0, prepared=prepared)

@@ -54,14 +54,15 @@ def make_gateway(
     probe = FakeConstraintProbe()
     tracing, spans = in_memory_tracing()
     assets = byte_assets()
+    settled = Settings(**settings)
     generator = TokenGenerator(
         engine=engine,
         tokenizer=Tokenizer(assets),
         template=ChatTemplate(CHATML, assets.special_tokens),
         probe=probe,
+        checked_retries=settled.checked_retries,
     )
     metrics, lifecycle = Metrics(), Lifecycle()
-    settled = Settings(**settings)
     app = create_app(
         settled,
         models=ModelRegistry({name: generator}, created=1_700_000_000),

@@ -11,10 +11,13 @@ class PromptTokensDetails(msgspec.Struct, frozen=True):
 
 
 class CompletionTokensDetails(msgspec.Struct, frozen=True):
+    """`retried_tokens` is ours: generated for a checked answer, thrown away, in no other count."""
+
     reasoning_tokens: int = 0
     audio_tokens: int = 0
     accepted_prediction_tokens: int = 0
     rejected_prediction_tokens: int = 0
+    retried_tokens: int | msgspec.UnsetType = msgspec.UNSET
 
 
 class UsageBody(msgspec.Struct, frozen=True):
@@ -33,4 +36,7 @@ class UsageBody(msgspec.Struct, frozen=True):
             completion_tokens=usage.completion_tokens,
             total_tokens=usage.prompt_tokens + usage.completion_tokens,
             prompt_tokens_details=PromptTokensDetails(cached_tokens=usage.cached_tokens),
+            completion_tokens_details=CompletionTokensDetails(
+                retried_tokens=usage.retried_tokens or msgspec.UNSET
+            ),
         )

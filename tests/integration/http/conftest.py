@@ -12,9 +12,10 @@ FLAG = b'{"color":"red","size":"small"}'
 
 
 def answer(submit: Submit, choice: int) -> Sequence[int]:
-    """JSON where it is asked for, else a text that differs between choices and prompts."""
+    """JSON or a choice where asked for, else a text that differs between choices and prompts."""
     if submit.constraint is not None:
-        return list(FLAG)
+        is_choice = submit.constraint.grammar.startswith("[")
+        return list(b"first" if is_choice else FLAG)
     return list(f"Hello {choice} {sum(submit.prompt_token_ids)}, caf\u00e9!".encode())
 
 

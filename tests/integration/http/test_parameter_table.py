@@ -1,10 +1,13 @@
 """Walks the whole table of parameters through real requests."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from gateway.parameter_table import PARAMETERS, SERVED, Action, Endpoint, Parameter
+from runtime.messages import Submit
+from tests.fake_token_engine import hello
 from tests.gateway_harness import MODEL, chat, completion, error_of, in_process, make_gateway
 
 TAGS = {
@@ -108,8 +111,15 @@ def nested(name: str, value: Any) -> dict[str, Any]:
             return {first: value}
 
 
+def fitting(submit: Submit, choice: int) -> Sequence[int]:
+    """An answer to each constraint of the table; the fake prepares one as what was asked for."""
+    if submit.constraint is None:
+        return hello(submit, choice)
+    return list(b"a" if submit.constraint.grammar.startswith("[") else b"{}")
+
+
 async def post(endpoint: Endpoint, parameters: dict[str, Any]) -> Any:
-    async with in_process(make_gateway()) as client:
+    async with in_process(make_gateway(fitting)) as client:
         return await client.post(endpoint, json=BODIES[endpoint](**{}) | parameters)
 
 
