@@ -1,6 +1,6 @@
 """The values a step passes from stage to stage: plain ints, so that a batch can be broadcast.
 
-    Scheduler -> ScheduledBatch -> Executor.forward -> (masks) -> Executor.sample -> StepResult
+    Scheduler -> ScheduledBatch -> Executor.forward -> SamplePlan -> Executor.sample -> SampledToken
 
 No tensor appears here. The masks are numpy rows that the matchers fill (grammar.matcher).
 """
@@ -83,11 +83,13 @@ class SampleRow:
 class SamplePlan:
     """One SampleRow per wanted logits row, and the masks they point into.
 
-    masks: [num_masks, ceil(V / 32)] int32, None where no row is constrained.
+    masks: [num_masks, ceil(V / 32)] int32, None where no row is constrained. `places` says which
+    of the batch's wanted logits rows the plan is for, None = all.
     """
 
     rows: tuple[SampleRow, ...]
     masks: npt.NDArray[np.int32] | None = None
+    places: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,4 +107,5 @@ class Executor(Protocol):
     def forward(self, batch: ScheduledBatch) -> None: ...
 
     def sample(self, plan: SamplePlan) -> tuple[SampledToken, ...]:
-        """The tokens for the batch given to the last `forward`, in the plan's order."""
+        """The tokens for the batch given to the last `forward`, in the plan's order. May be called
+        again for some of its rows."""

@@ -36,6 +36,7 @@ from runtime.sample_planner import SamplePlanner
 from runtime.schedule import Schedule
 from runtime.scheduler import Scheduler, SchedulerLimits
 from runtime.step_budget import StepBudget
+from runtime.step_sampling import StepSampling
 
 _log = logging.getLogger(__name__)
 
@@ -69,9 +70,10 @@ class Engine:
         self._keys = count()
         self._rules = FinishRules(frozenset(info.eos_token_ids), self._max_model_len)
         self._jump_forward = JumpForward(self._rules, is_on=config.jump_forward)
-        self._planner = SamplePlanner(
+        planner = SamplePlanner(
             self._rules, vocab_size=info.vocab_size, max_rows=config.max_running
         )
+        self._sampling = StepSampling(executor, planner, tries_first=info.device == "cpu")
         limits = SchedulerLimits(
             page_size=info.page_size,
             max_running=config.max_running,
@@ -96,8 +98,7 @@ class Engine:
         if schedule.sequences:
             start_ns = self._clock()
             self._executor.forward(schedule.batch)
-            plan = self._planner.plan(schedule.sampled)
-            sampled = self._executor.sample(plan)
+            sampled = self._sampling.sample(schedule.sampled)
             self._advance(schedule, start_ns)
             self._commit(schedule, sampled)
         return self._outbox.take()

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import numpy as np
 
@@ -31,14 +31,27 @@ class SamplePlanner:
         # masks: [max_rows, ceil(V / 32)] int32
         self._masks = np.zeros((max_rows, mask_words(vocab_size)), dtype=np.int32)
 
-    def plan(self, sequences: list[Sequence]) -> SamplePlan:
-        """Fills the masks of the constrained ones. The plan is good until the next call."""
-        constrained = [sequence for sequence in sequences if sequence.matcher is not None]
+    def plan(
+        self,
+        sequences: list[Sequence],
+        *,
+        without_mask: Collection[Sequence] = (),
+        places: list[int] | None = None,
+    ) -> SamplePlan:
+        """Fills the masks of the constrained ones but those `without_mask`. `places` are the
+        sequences' among the step's, where it is not for all. Good until the next call."""
+        constrained = [
+            one for one in sequences if one.matcher is not None and one not in without_mask
+        ]
         for index, sequence in enumerate(constrained):
             self._fill(sequence, self._masks[index])
         masks = {sequence: index for index, sequence in enumerate(constrained)}
         rows = tuple(self._row(sequence, masks.get(sequence)) for sequence in sequences)
-        return SamplePlan(rows=rows, masks=self._masks[: len(masks)] if masks else None)
+        return SamplePlan(
+            rows=rows,
+            masks=self._masks[: len(masks)] if masks else None,
+            places=tuple(places) if places is not None else None,
+        )
 
     def _row(self, sequence: Sequence, mask: int | None) -> SampleRow:
         sampling = sequence.sampling

@@ -87,8 +87,9 @@ class TorchExecutor:
         if not plan.rows:
             return ()
         assert self._logits is not None, "sample() follows a forward() that wanted logits"
-        assert self._logits.shape[0] == len(plan.rows), "one plan row a wanted logits row"
-        return self._sample(self._logits, plan)
+        logits = self._logits if plan.places is None else self._logits[list(plan.places)]
+        assert logits.shape[0] == len(plan.rows), "one plan row a wanted logits row"
+        return self._sample(logits, plan)
 
     @property
     def num_layers(self) -> int:

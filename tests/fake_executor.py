@@ -88,8 +88,10 @@ class FakeExecutor:
 
     def sample(self, plan: SamplePlan) -> tuple[SampledToken, ...]:
         self.plans.append(plan)
-        assert len(plan.rows) == len(self._wanted), "the plan is not about the last batch"
-        pairs = zip(plan.rows, self._wanted, strict=True)
+        places = range(len(self._wanted)) if plan.places is None else plan.places
+        wanted = [self._wanted[place] for place in places]
+        assert len(plan.rows) == len(wanted), "the plan is not about the last batch"
+        pairs = zip(plan.rows, wanted, strict=True)
         return tuple(self._sample(row, history, plan) for row, history in pairs)
 
     def _copy_pages(self, batch: ScheduledBatch) -> None:

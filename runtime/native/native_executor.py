@@ -38,15 +38,16 @@ class NativeExecutor:
         if not plan.rows:
             return ()
         assert self._logits is not None, "sample() follows a forward() that wanted logits"
-        assert self._logits.shape[0] == len(plan.rows), "one plan row a wanted logits row"
+        logits = self._logits if plan.places is None else self._logits[list(plan.places)]
+        assert logits.shape[0] == len(plan.rows), "one plan row a wanted logits row"
         simple = [index for index, row in enumerate(plan.rows) if is_simple(row)]
         if len(simple) == len(plan.rows):
-            return self._choose(self._logits, plan)
+            return self._choose(logits, plan)
         others = [index for index, row in enumerate(plan.rows) if not is_simple(row)]
         sampled: dict[int, SampledToken] = {}
         for indices, choose in ((simple, self._choose), (others, sample)):
             rows = tuple(plan.rows[index] for index in indices)
-            tokens = choose(self._logits[indices], replace(plan, rows=rows))
+            tokens = choose(logits[indices], replace(plan, rows=rows))
             sampled |= zip(indices, tokens, strict=True)
         return tuple(sampled[index] for index in range(len(plan.rows)))
 

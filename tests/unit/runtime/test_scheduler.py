@@ -7,7 +7,7 @@ from runtime.phases import QueueReason
 from runtime.request import MAX_DECODE_TOKENS, Sequence, SequenceState
 from runtime.schedule import Schedule
 from runtime.scheduler import Scheduler, SchedulerLimits
-from runtime.step_budget import PrefillAllowance, StepBudget
+from runtime.step_budget import PrefillAllowance, StepBudget, StepShape
 from tests.engine_harness import PAGE_SIZE, StepClock, make_sequence
 
 OVERTAKING_NS = 10**9
@@ -19,6 +19,10 @@ class GenerousBudget(StepBudget):
     def allow(self, *, num_decode_rows: int, num_prompts: int) -> PrefillAllowance:
         return super().allow(num_decode_rows=min(0, num_decode_rows), num_prompts=num_prompts)
 
+    def observe(self, shape: StepShape, elapsed_ns: int) -> None:
+        self.last_shape = shape
+        super().observe(shape, elapsed_ns)
+
 
 class Bench:
     """A scheduler whose steps always succeed; every sampled token is `next_token`."""
@@ -28,12 +32,13 @@ class Bench:
     ) -> None:
         self.cache = PrefixCache(num_pages=num_pages, page_size=PAGE_SIZE)
         self.counters = Counters()
+        self.budget = GenerousBudget(budget)
         self.clock = StepClock()
         limits = SchedulerLimits(PAGE_SIZE, max_running, budget, watermark, 4_096, OVERTAKING_NS)
         self.scheduler = Scheduler(
             self.cache,
             limits,
-            step_budget=GenerousBudget(budget),
+            step_budget=self.budget,
             counters=self.counters,
             clock=self.clock,
         )
@@ -102,6 +107,8 @@ def test_a_long_forced_run_is_a_chunk_behind_the_decode_rows() -> None:
     long.token_ids += [91] * MAX_DECODE_TOKENS
     short.token_ids += [91] * (MAX_DECODE_TOKENS - 1)
     assert shares(bench.step()) == [(1, 16), (0, 16)]
+    # The one row is measured as a decode row, the other as prefill behind four tokens.
+    assert bench.budget.last_shape == StepShape(1, 16, prefill_context=16 * (4 + 8))
     assert shares(bench.step()) == [(0, 1), (1, 1)]
 
 
