@@ -57,8 +57,8 @@ def test_endings_are_counted() -> None:
 def test_what_is_probed_and_then_not_built_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compile_service, "GrammarBuilder", partial(GrammarBuilder, load=_nothing))
     report = soaked('{"type":"string"}')
-    ((schema, fault),) = report.faults
-    assert schema == '{"type":"string"}'
+    ((number, schema, fault),) = report.faults
+    assert (number, schema) == (0, '{"type":"string"}')
     assert fault == "AssertionError: probed, but not built: not today"
 
 

@@ -1,7 +1,8 @@
 """`python -m tests.soak`: many damaged schemas through the compile service, then one JSON object.
 
-Exit code 0 when nothing went wrong. It runs in a process of its own, so that a crash of what
-stands for the runtime is seen as what it is.
+Exit code 0 when nothing went wrong; what did is named by its number, and `--only NUMBER` prints
+that schema. It runs in a process of its own, so that a crash of what stands for the runtime is seen
+as what it is.
 """
 
 import argparse
@@ -31,10 +32,13 @@ def main() -> int:
     options = _parser().parse_args()
     samples = real_schemas()
     texts = itertools.islice(schema_texts(options.seed, samples=samples), options.schemas)
+    if options.only is not None:
+        sys.stdout.write(next(itertools.islice(texts, options.only, None)) + "\n")
+        return 0
     started = time.monotonic()
     report = asyncio.run(_run(_told(texts, options.schemas), options))
-    for text, fault in report.faults:
-        sys.stderr.write(f"fault: {fault}\n  {text}\n")
+    for number, text, fault in report.faults:
+        sys.stderr.write(f"schema {number} of seed {options.seed}: {fault}\n  {text}\n")
     summary = {
         "schemas": options.schemas,
         "seed": options.seed,
@@ -78,6 +82,7 @@ def _told(texts: Iterator[str], num_schemas: int) -> Iterator[str]:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
     parser.add_argument("--schemas", type=int, default=10_000)
+    parser.add_argument("--only", type=int, metavar="NUMBER")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--engine", choices=get_args(EngineChoice), default="auto")
     parser.add_argument("--time-limit-s", type=float, default=2.0)

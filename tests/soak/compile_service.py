@@ -19,16 +19,16 @@ from runtime.grammar_builder import Build, GrammarBuilder
 # So many random tokens are taken from each grammar.
 MAX_STEPS = 12
 BUILD_LIMIT_S = 60.0
-MAX_KEPT_CHARS = 2_000
+MAX_KEPT_CHARS = 500
 
 
 @dataclass(frozen=True, slots=True)
 class SoakReport:
     """`endings` counts enforced, checked, refused and too complex; `faults` are what must not be:
-    (schema, what happened)."""
+    number and beginning of the schema, and what happened."""
 
     endings: Counter[str] = field(default_factory=Counter)
-    faults: list[tuple[str, str]] = field(default_factory=list)
+    faults: list[tuple[int, str, str]] = field(default_factory=list)
 
 
 class CompileServiceSoak:
@@ -49,7 +49,7 @@ class CompileServiceSoak:
     async def run(self, texts: Iterable[str], *, num_workers: int = 2) -> SoakReport:
         """Ends with all children ended."""
         report = SoakReport()
-        waiting = iter(texts)
+        waiting = enumerate(texts)
         await self._probe.start()
         try:
             await asyncio.gather(*(self._work(waiting, report) for _ in range(num_workers)))
@@ -58,12 +58,13 @@ class CompileServiceSoak:
             self._builder.close()
         return report
 
-    async def _work(self, texts: Iterable[str], report: SoakReport) -> None:
-        for text in texts:
+    async def _work(self, texts: Iterable[tuple[int, str]], report: SoakReport) -> None:
+        for number, text in texts:
             try:
                 ending = await self._try_out(text)
             except Exception as error:
-                report.faults.append((text[:MAX_KEPT_CHARS], f"{type(error).__name__}: {error}"))
+                fault = f"{type(error).__name__}: {error}"
+                report.faults.append((number, text[:MAX_KEPT_CHARS], fault))
             else:
                 report.endings[ending] += 1
 
