@@ -99,6 +99,9 @@ def test_escapes_and_literals(pattern: str, text: str) -> None:
         (r"^(?!\W)", "é"),
         (r"^a\b", "aé"),
         (r"^a\B", "aé"),
+        (r"^é\b", "é"),
+        (r"^é\B", "é"),
+        (r"^é\b-$", "é-"),
     ],
 )
 def test_where_readings_differ_a_text_is_in_the_wide_language_only(pattern: str, text: str) -> None:

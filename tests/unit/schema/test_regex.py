@@ -66,9 +66,9 @@ def test_constructors_simplify(made: Regex, expected: Regex) -> None:
 
 
 def test_repetitions_whose_counts_do_not_touch_stay_apart() -> None:
-    lengths = union(length_between(1, 2), length_between(5, 6))
-    assert [n for n in range(9) if matches(lengths, "é" * n)] == [1, 2, 5, 6]
-    assert [n for n in range(9) if matches(other(lengths), "é" * n)] == [0, 3, 4, 7, 8]
+    lengths = union(length_between(1, 2), length_between(4, 5))
+    assert [n for n in range(9) if matches(lengths, "é" * n)] == [1, 2, 4, 5]
+    assert [n for n in range(9) if matches(other(lengths), "é" * n)] == [0, 3, 6, 7, 8]
 
 
 @pytest.mark.parametrize("text", ["", "a", "ab", "aab", "b", "ba", "abab", "xyz", "\n", "a\n"])
