@@ -11,7 +11,7 @@ from grammar.schema.decimal_digits import (
 )
 
 # Digits where carrying, both ends of the range and its middle differ.
-STRINGS = ["".join(digits) for width in range(1, 4) for digits in product("0189", repeat=width)]
+STRINGS = ["".join(digits) for width in range(1, 4) for digits in product("01289", repeat=width)]
 BOUNDS = ["", *(text for text in STRINGS if len(text) < 3 and text[-1] != "0")]
 
 
