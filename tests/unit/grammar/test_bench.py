@@ -56,6 +56,11 @@ def test_a_mask_is_timed_before_each_token_until_one_is_refused() -> None:
     assert all(result.mask_ns > 0)
 
 
+def test_an_instance_that_only_begins_an_output_is_not_accepted() -> None:
+    (result,) = run(case("s", {"const": 12}, (12, True), (1, False)))
+    assert (result.false_accepts, result.false_rejects) == ((), ())
+
+
 def test_refusals_have_a_place_and_untestable_instances_a_reason() -> None:
     surrogate = BenchCase("odd", '{"type":"string"}', (Instance('"\\ud800"', is_valid=True),))
     (refused, odd) = run(case("no", {"properties": {"a": {"minimum": "x"}}}, (1, True)), surrogate)

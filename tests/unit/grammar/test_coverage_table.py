@@ -4,7 +4,7 @@ import pytest
 
 from grammar import coverage_table
 from grammar.coverage_table import CoverageTable, byte_vocabulary, document_with, measured, stored
-from grammar.keyword_cases import CASES
+from grammar.keyword_cases import CASES, KeywordCase
 from grammar.token_bytes import token_bytes
 
 
@@ -41,6 +41,27 @@ def test_the_main_engine_enforces_or_checks_nearly_everything_and_exactly() -> N
     found = [row["llguidance"] for row in stored().rows.values()]
     assert "narrowed" not in found
     assert found.count("enforced") > 0.85 * len(found)
+
+
+def test_a_case_is_judged_by_what_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    cases = (
+        KeywordCase("a", {"type": "null"}, (None,), (1,)),
+        KeywordCase("b", {"type": "null"}, (None, 1)),
+        KeywordCase("c", {"type": "null"}, (), (1, None)),
+        KeywordCase("d", {"type": "null"}),
+        KeywordCase("e", {"type": "array", "uniqueItems": True}, ([1, 2],), ([1, 1],)),
+        KeywordCase("f", {"not": {}}),
+    )
+    monkeypatch.setattr(coverage_table, "CASES", cases)
+    rows = measured(["llguidance"]).rows
+    assert [row["llguidance"] for row in rows.values()] == [
+        "enforced",
+        "narrowed",
+        "unsound",
+        "unsound",
+        "checked",
+        "refused",
+    ]
 
 
 def test_an_engine_is_asked_for_a_keyword_by_its_worst_case(
