@@ -208,3 +208,16 @@ def test_what_is_no_number_is_not_chosen(
     change(logits)
     sampled = executor_for(decoder, logits).sample(SamplePlan((row(temperature=0.0),)))
     assert sampled == (SampledToken(token_id),)
+
+
+@pytest.mark.parametrize("fields", [SIMPLE["best"], OTHER["biased"]], ids=["simple", "other"])
+def test_some_rows_of_a_forward_are_sampled_again(
+    decoder: ScriptedDecoder, fields: dict[str, Any]
+) -> None:
+    logits = torch.randn(4, VOCAB_SIZE, generator=torch.Generator().manual_seed(5))
+    executor = executor_for(decoder, logits.clone())
+    rows = tuple(row(position=position, **fields) for position in range(4))
+    whole = executor.sample(SamplePlan(rows))
+    assert len({one.token_id for one in whole}) > 1
+    again = executor.sample(SamplePlan((rows[1], rows[3]), places=(1, 3)))
+    assert again == (whole[1], whole[3])
