@@ -44,6 +44,9 @@ class VocabularyBits:
         self._end = _row(self.eos_token_ids, self.num_words)
         self._text = _row(set(range(vocab_size)) - self.eos_token_ids, self.num_words)
 
+    def empty_row(self) -> MaskRow:
+        return np.zeros(self.num_words, dtype=np.int32)
+
     def allow_only_end(self, mask_row: MaskRow) -> None:
         np.copyto(mask_row, self._end)
 

@@ -1,22 +1,57 @@
-"""Which engine takes a constraint that names none, for the probe's child.
+"""Which engine takes a constraint that names none, for who compiles it (grammar.probe_worker).
 
-Soundness comes first: an engine that enforces goes before one that has to be checked. Speed only
-decides among equals.
+Soundness comes first: an engine that enforces everything goes before one whose answers have to be
+checked. Speed only decides among equals.
 """
 
 from collections.abc import Callable
+from typing import assert_never
 
+from grammar.errors import UnsupportedConstraint
 from grammar.matcher import GrammarEngine
 from grammar.spec import ConstraintSpec, EngineName, PreparedConstraint
 
 EngineSource = Callable[[EngineName], GrammarEngine]
 
+ORDER: tuple[EngineName, ...] = ("llguidance", "outlines", "xgrammar")
+
 
 def prepare_with(engines: EngineSource, spec: ConstraintSpec) -> PreparedConstraint:
-    """The constraint in the notation of the engine that `spec` names, or of the best one.
+    """The constraint in the notation of the engine that `spec` names, or of the best one. Asks
+    `engines` for no other engine than the first of all and the one named.
 
     Raises: UnsupportedConstraint, with the reason of the first engine where all refuse.
     """
     if spec.engine != "auto":
         return engines(spec.engine).prepare(spec)
-    return engines("llguidance").prepare(spec)
+    refusals: list[UnsupportedConstraint] = []
+    checked: list[PreparedConstraint] = []
+    for name in ORDER:
+        try:
+            prepared = _prepare(engines, name, spec)
+        except UnsupportedConstraint as error:
+            refusals.append(error)
+            continue
+        if prepared.enforcement == "enforced":
+            return prepared
+        checked.append(prepared)
+    if not checked:
+        raise refusals[0]
+    return checked[0]
+
+
+def _prepare(engines: EngineSource, name: EngineName, spec: ConstraintSpec) -> PreparedConstraint:
+    """Without the library where it costs seconds to import: what it would be given shows already
+    whether it enforces the constraint."""
+    match name:
+        case "llguidance":
+            return engines(name).prepare(spec)
+        case "outlines":
+            from grammar.outlines_notation import prepare_for_outlines
+
+            return prepare_for_outlines(spec)
+        case "xgrammar":
+            from grammar.xgrammar_notation import prepare_for_xgrammar
+
+            return prepare_for_xgrammar(spec)
+    assert_never(name)

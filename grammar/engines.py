@@ -2,7 +2,6 @@
 
 from typing import assert_never
 
-from grammar.errors import GrammarError
 from grammar.matcher import GrammarEngine, Vocabulary
 from grammar.spec import EngineName
 
@@ -19,5 +18,7 @@ def load_engine(name: EngineName, vocabulary: Vocabulary) -> GrammarEngine:
 
             return XGrammarEngine(vocabulary)
         case "outlines":
-            raise GrammarError("the engine outlines is not installed")
+            from grammar.outlines_engine import OutlinesEngine
+
+            return OutlinesEngine(vocabulary)
     assert_never(name)

@@ -1,5 +1,5 @@
-"""What is known of a GBNF grammar before an engine sees it: which rules can be empty, which can
-end at all, and the same grammar with recursion at an end written as a repetition.
+"""What is done to a GBNF grammar before an engine sees it: rules that cannot end are refused, and
+recursion at an end is written as a repetition.
 """
 
 from collections.abc import Callable
@@ -34,50 +34,6 @@ def bounded(rules: Rules, root: str) -> Rules:
                 f"the rule {name!r} has no finite text: each way through it leads into it again"
             )
     return rules
-
-
-def nullable_rules(rules: Rules) -> frozenset[str]:
-    """The rules that allow the empty text."""
-    return _rules_that(rules, is_nullable)
-
-
-def is_nullable(node: Node, nullable: frozenset[str]) -> bool:
-    match node:
-        case Text():
-            return not node.text
-        case Chars():
-            return False
-        case Name():
-            return node.name in nullable
-        case Sequence():
-            return all(is_nullable(item, nullable) for item in node.items)
-        case Choice():
-            return any(is_nullable(item, nullable) for item in node.items)
-        case Repeat():
-            return node.low == 0 or is_nullable(node.node, nullable)
-
-
-def recursive_rules(rules: Rules) -> frozenset[str]:
-    """The rules that lead into themselves, and those that need one of these."""
-    flat = _rules_that(rules, lambda node, known: known.issuperset(nodes.names_in(node)))
-    return frozenset(rules) - flat
-
-
-def left_recursive_rules(rules: Rules) -> frozenset[str]:
-    """The rules that can come to themselves before any character."""
-    nullable = nullable_rules(rules)
-    leading = {name: _leading(node, nullable) for name, node in rules.items()}
-    found = set()
-    for name in rules:
-        seen: set[str] = set()
-        waiting = list(leading[name])
-        while waiting and name not in seen:
-            if (other := waiting.pop()) not in seen:
-                seen.add(other)
-                waiting += leading[other]
-        if name in seen:
-            found.add(name)
-    return frozenset(found)
 
 
 def _reachable(rules: Rules, root: str) -> dict[str, Node]:
@@ -127,21 +83,6 @@ def _has_characters(node: Node) -> bool:
         case Chars():
             return True
     return any(map(_has_characters, nodes.children(node)))
-
-
-def _leading(node: Node, nullable: frozenset[str]) -> frozenset[str]:
-    """The rules that the node may begin with."""
-    match node:
-        case Name():
-            return frozenset((node.name,))
-        case Sequence():
-            found: frozenset[str] = frozenset()
-            for item in node.items:
-                found |= _leading(item, nullable)
-                if not is_nullable(item, nullable):
-                    break
-            return found
-    return frozenset().union(*(_leading(part, nullable) for part in nodes.children(node)))
 
 
 def _as_repetition(name: str, node: Node) -> Node:

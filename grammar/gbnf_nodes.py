@@ -102,3 +102,17 @@ def names_in(node: Node) -> Iterator[str]:
 def size(node: Node) -> int:
     """How many parts the node has."""
     return 1 + sum(map(size, children(node)))
+
+
+def is_nullable(node: Node) -> bool:
+    """Whether a node without names allows the empty text."""
+    match node:
+        case Text():
+            return not node.text
+        case Sequence():
+            return all(map(is_nullable, node.items))
+        case Choice():
+            return any(map(is_nullable, node.items))
+        case Repeat():
+            return node.low == 0 or is_nullable(node.node)
+    return False

@@ -6,7 +6,6 @@ from typing import TypeAlias
 
 from grammar import gbnf_nodes as nodes
 from grammar.gbnf import ROOT
-from grammar.gbnf_checks import is_nullable
 from grammar.gbnf_nodes import Chars, Choice, Name, Node, Repeat, Rules, Sequence, Text
 
 # A larger language is no lexeme: what several of them have in common is compiled as often.
@@ -119,7 +118,7 @@ class Cutter:
         return all(name in self._flat for name in nodes.names_in(node))
 
     def _optional_lexeme(self, node: Node) -> Phrase:
-        if not is_nullable(node, frozenset()):
+        if not nodes.is_nullable(node):
             return self._lexeme(node)
         full = _without_empty(node)
         return Row(()) if full is None else Run(self._lexeme(full), 0, 1)
@@ -187,7 +186,7 @@ def _depth(node: Node) -> int:
 
 def _without_empty(node: Node) -> Node | None:
     """The same language but for the empty text; None if that was all."""
-    if not is_nullable(node, frozenset()):
+    if not nodes.is_nullable(node):
         return node
     match node:
         case Sequence():

@@ -10,7 +10,6 @@ single characters, for which it always holds.
 
 from grammar import gbnf_nodes as nodes
 from grammar.errors import ConstraintTooExpensive
-from grammar.gbnf_checks import is_nullable
 from grammar.gbnf_nodes import Chars, Choice, Name, Node, Repeat, Rules, Sequence, Text
 from grammar.lexeme_phrases import Cutter, Phrase
 from grammar.lexeme_places import Places, PlaceSet, find_places, members
@@ -138,7 +137,7 @@ def _first_characters(node: Node) -> Ranges:
             first = NO_CHARACTERS
             for item in node.items:
                 first = _joined(first, _first_characters(item))
-                if not is_nullable(item, frozenset()):
+                if not nodes.is_nullable(item):
                     break
             return first
     parts = [_first_characters(part) for part in nodes.children(node)]

@@ -37,6 +37,14 @@ def choice_strings(value: str) -> list[str]:
     return strings
 
 
+def escaped_regex(text: str) -> str:
+    """A Rust regex that matches this text only."""
+    return "".join(
+        character if character.isascii() and character.isalnum() else f"\\x{{{ord(character):x}}}"
+        for character in text
+    )
+
+
 def checked_regex(pattern: str) -> str:
     """The pattern, if it has nothing that finite automata cannot do.
 

@@ -13,7 +13,7 @@ from grammar.ending_matcher import EndingMatcher, VocabularyBits
 from grammar.errors import GrammarError, MatcherFailed, UnsupportedConstraint
 from grammar.gbnf_lark import gbnf_to_lark
 from grammar.lark_grammar import checked_lark
-from grammar.literals import checked_regex, choice_strings
+from grammar.literals import checked_regex, choice_strings, escaped_regex
 from grammar.matcher import MaskRow, Vocabulary
 from grammar.schema.compiler import compile_schema, not_enforced
 from grammar.spec import ConstraintSpec, EngineName, GrammarForm, PreparedConstraint
@@ -128,7 +128,7 @@ def _grammar(spec: ConstraintSpec) -> tuple[GrammarForm, str]:
         return "regex", rust_pattern(checked_regex(spec.value), pointer="")
     if spec.kind == "choice":
         # One regex, not alternatives of a grammar: those are limited to 2,000 a row.
-        return "regex", "|".join(map(_escaped, choice_strings(spec.value)))
+        return "regex", "|".join(map(escaped_regex, choice_strings(spec.value)))
     if spec.kind == "gbnf":
         return "lark", gbnf_to_lark(spec.value)
     raise UnsupportedConstraint(f"llguidance takes no {spec.kind}")
@@ -138,14 +138,6 @@ def _wrapped(prepared: PreparedConstraint) -> str:
     if prepared.form == "regex":
         return LLMatcher.grammar_from_regex(prepared.grammar)
     return LLMatcher.grammar_from_lark(prepared.grammar)
-
-
-def _escaped(text: str) -> str:
-    """The text as a Rust regex that matches only it."""
-    return "".join(
-        character if character.isascii() and character.isalnum() else f"\\x{{{ord(character):x}}}"
-        for character in text
-    )
 
 
 def _one_line(message: str) -> str:

@@ -14,7 +14,7 @@ ConstraintKind = Literal[
 ]
 EngineName = Literal["llguidance", "xgrammar", "outlines"]
 EngineChoice = Literal[EngineName, "auto"]
-GrammarForm = Literal["lark", "json_schema", "regex", "ebnf", "structural_tag"]
+GrammarForm = Literal["lark", "json_schema", "spaced_json_schema", "regex", "ebnf"]
 Enforcement = Literal["enforced", "checked"]
 
 

@@ -5,20 +5,17 @@
 import re
 from collections.abc import Sequence
 
-import numpy as np
 import torch
 import xgrammar
 
-from grammar.coverage import check_schema
 from grammar.ending_matcher import EndingMatcher, VocabularyBits
 from grammar.errors import MatcherFailed, UnsupportedConstraint
-from grammar.literals import checked_regex, choice_strings
 from grammar.matcher import MaskRow, Vocabulary
-from grammar.spec import ConstraintSpec, EngineName, GrammarForm, PreparedConstraint
+from grammar.schema.punctuation import MAX_SPACES
+from grammar.spec import ConstraintSpec, EngineName, PreparedConstraint
 from grammar.token_bytes import token_bytes
-from grammar.xgrammar_rules import check_xgrammar_regex
+from grammar.xgrammar_notation import prepare_for_xgrammar
 
-JSON_OBJECT = '{"type":"object"}'
 # Tokens that xgrammar gets without their bytes, so that it never allows them. It takes the
 # surrogates' bytes ED A0..BF for a character, which UTF-8 does not have; without tokens that end
 # in ED the byte after it is always in the same token, where it can be seen.
@@ -43,8 +40,7 @@ class XGrammarEngine:
 
     def prepare(self, spec: ConstraintSpec) -> PreparedConstraint:
         """See GrammarEngine.prepare."""
-        form, grammar = _grammar(spec)
-        return PreparedConstraint(self.name, form, grammar)
+        return prepare_for_xgrammar(spec)
 
     def build(self, prepared: PreparedConstraint) -> EndingMatcher:
         """See GrammarEngine.build."""
@@ -59,8 +55,13 @@ class XGrammarEngine:
             return self._compiler.compile_regex(prepared.grammar)
         if prepared.form == "ebnf":
             return self._compiler.compile_grammar(prepared.grammar)
+        is_spaced = prepared.form == "spaced_json_schema"
         return self._json_compiler.compile_json_schema(
-            prepared.grammar, any_whitespace=False, separators=(",", ":"), strict_mode=False
+            prepared.grammar,
+            any_whitespace=is_spaced,
+            max_whitespace_cnt=MAX_SPACES if is_spaced else None,
+            separators=(",", ":"),
+            strict_mode=False,
         )
 
     def _new_compiler(
@@ -110,22 +111,7 @@ class XGrammarParser:
         """xgrammar has no word for it: what follows is looked up in a mask."""
         if not self._matcher.is_completed():
             return False
-        row = np.zeros(self._bits.num_words, dtype=np.int32)
+        row = self._bits.empty_row()
         self.fill(row)
         self._bits.keep_text(row)
         return not row.any()
-
-
-def _grammar(spec: ConstraintSpec) -> tuple[GrammarForm, str]:
-    if spec.kind == "regex":
-        return "regex", check_xgrammar_regex(checked_regex(spec.value))
-    if spec.kind == "choice":
-        return "ebnf", f"root ::= {' | '.join(map(_ebnf_string, choice_strings(spec.value)))}"
-    if spec.kind == "json_object":
-        return "json_schema", JSON_OBJECT
-    return "json_schema", check_schema(spec.value, "xgrammar")
-
-
-def _ebnf_string(text: str) -> str:
-    """The text as a quoted string of xgrammar's EBNF, every character by its code point."""
-    return '"' + "".join(f"\\U{ord(character):08x}" for character in text) + '"'

@@ -105,7 +105,7 @@ def compiled(name: EngineName, grammar: str) -> Matcher:
     return compile_constraint(loaded(name)[0], ConstraintSpec("gbnf", grammar, name))
 
 
-@pytest.mark.parametrize("name", ["llguidance"])
+@pytest.mark.parametrize("name", ["llguidance", "xgrammar", "outlines"])
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(grammar=grammars)
 def test_an_engine_allows_the_texts_of_the_grammar_and_no_others(

@@ -1,4 +1,4 @@
-"""The two engines over the small vocabulary, each loaded once."""
+"""The engines over the small vocabulary, each loaded once."""
 
 from functools import cache
 
@@ -19,8 +19,14 @@ def _engine(name: EngineName) -> GrammarEngine:
     return load_engine(name, small_vocabulary(num_padding=NUM_PADDING))
 
 
-@pytest.fixture(params=["llguidance", "xgrammar"])
+@pytest.fixture(params=["llguidance", "xgrammar", "outlines"])
 def engine(request: pytest.FixtureRequest) -> GrammarEngine:
+    return _engine(request.param)
+
+
+@pytest.fixture(params=["llguidance", "xgrammar"])
+def recursive_engine(request: pytest.FixtureRequest) -> GrammarEngine:
+    """Those that can count brackets."""
     return _engine(request.param)
 
 

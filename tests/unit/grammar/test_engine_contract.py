@@ -31,6 +31,8 @@ TREE = {
     "required": ["v", "next"],
     "additionalProperties": False,
 }
+# What cannot be written as one regex.
+NOT_REGULAR = [TREE, {"type": "array", "maxItems": 2}, {"type": "integer", "multipleOf": 3}]
 
 
 def matcher_of(engine: GrammarEngine, kind: ConstraintKind, value: object) -> Any:
@@ -94,22 +96,38 @@ def test_a_const_leaves_one_output(engine: GrammarEngine, texts: Texts, value: o
 def test_valid_values_are_accepted_and_invalid_ones_are_not(
     engine: GrammarEngine, texts: Texts, schema: object, valid: list[Any], invalid: list[Any]
 ) -> None:
+    if engine.name == "outlines" and schema in NOT_REGULAR:
+        with pytest.raises(UnsupportedConstraint):
+            matcher_of(engine, "json_schema", schema)
+        return
     matcher = matcher_of(engine, "json_schema", schema)
     assert [value for value in valid if not texts.accepts(matcher, compact(value))] == []
     assert [value for value in invalid if texts.accepts(matcher, compact(value))] == []
 
 
-def test_json_object_is_any_object_and_nothing_else(engine: GrammarEngine, texts: Texts) -> None:
-    matcher = matcher_of(engine, "json_object", "")
+def test_json_object_is_any_object_and_nothing_else(
+    recursive_engine: GrammarEngine, texts: Texts
+) -> None:
+    matcher = matcher_of(recursive_engine, "json_object", "")
     assert texts.accepts(matcher, '{"a":[1,{"b":null}],"c":"d"}')
     assert [text for text in ("[]", "1", '"a"', "", "{") if texts.accepts(matcher, text)] == []
 
 
 @pytest.mark.parametrize("text", ['{"a": 1}', '{ "a":1}', '{"a":1 }', '{"a":1}\n', ' {"a":1}'])
 def test_no_whitespace_stands_between_tokens_of_json(
-    engine: GrammarEngine, texts: Texts, text: str
+    recursive_engine: GrammarEngine, texts: Texts, text: str
 ) -> None:
-    assert not texts.accepts(matcher_of(engine, "json_object", ""), text)
+    assert not texts.accepts(matcher_of(recursive_engine, "json_object", ""), text)
+
+
+def test_whitespace_between_tokens_of_json_is_bounded_where_it_is_allowed(
+    engine: GrammarEngine, texts: Texts
+) -> None:
+    schema = '{"type":"array","items":{"const":1},"minItems":1,"maxItems":2}'
+    spec = ConstraintSpec("json_schema", schema, engine.name, allows_whitespace=True)  # type: ignore[arg-type]
+    matcher = compile_constraint(engine, spec)
+    assert [t for t in ("[1,1]", "[ 1 , 1 ]", "[1  ]") if not texts.accepts(matcher, t)] == []
+    assert [t for t in (f"[{' ' * 40}1]", " [1]", "[1] ") if texts.accepts(matcher, t)] == []
 
 
 def test_keys_keep_the_order_of_the_schema(engine: GrammarEngine, texts: Texts) -> None:
@@ -119,7 +137,35 @@ def test_keys_keep_the_order_of_the_schema(engine: GrammarEngine, texts: Texts) 
         "required": ["a", "b"],
         "additionalProperties": False,
     }
-    assert texts.forced(matcher_of(engine, "json_schema", schema)) == '{"b":1,"a":2}'
+    matcher = matcher_of(engine, "json_schema", schema)
+    assert texts.accepts(matcher, '{"b":1,"a":2}')
+    assert not texts.accepts(matcher, '{"a":2,"b":1}')
+
+
+def test_a_grammar_is_enforced_whatever_its_engine(engine: GrammarEngine, texts: Texts) -> None:
+    matcher = matcher_of(engine, "gbnf", 'root ::= "a" item{1,2} | [é-ü]?\nitem ::= "b" | "bc"')
+    assert [t for t in ("ab", "abbc", "abcbc", "ö", "") if not texts.accepts(matcher, t)] == []
+    assert [t for t in ("a", "abbb", "öö", "b", "abcc") if texts.accepts(matcher, t)] == []
+
+
+def test_recursion_of_a_grammar_is_enforced_or_refused(engine: GrammarEngine, texts: Texts) -> None:
+    grammar = 'root ::= "(" root ")" | "x"'
+    if engine.name == "outlines":
+        with pytest.raises(UnsupportedConstraint, match="recursion"):
+            matcher_of(engine, "gbnf", grammar)
+        return
+    matcher = matcher_of(engine, "gbnf", grammar)
+    assert texts.accepts(matcher, "(((x)))")
+    assert not texts.accepts(matcher, "(((x))")
+
+
+def test_alternatives_are_all_allowed_whichever_comes_first(
+    engine: GrammarEngine, texts: Texts
+) -> None:
+    matcher = matcher_of(engine, "regex", "(?:a|ab)(?:c|bcd)?")
+    outputs = ("a", "ab", "ac", "abc", "abcd", "abbcd")
+    assert [text for text in outputs if not texts.accepts(matcher, text)] == []
+    assert not texts.accepts(matcher, "abb")
 
 
 def test_an_unbounded_integer_ends(engine: GrammarEngine, texts: Texts) -> None:
@@ -321,6 +367,10 @@ def test_fill_writes_one_row_of_a_batch(engine: GrammarEngine, texts: Texts) -> 
         ("choice", '["a",""]'),
         ("choice", '["a",1]'),
         ("choice", '"a"'),
+        ("gbnf", 'root ::= "a" root'),
+        ("gbnf", "root ::= x"),
+        ("lark", "start: x"),
+        ("structural_tag", "{}"),
     ],
 )
 def test_what_is_no_constraint_is_refused_and_the_next_one_works(

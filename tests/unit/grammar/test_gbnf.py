@@ -4,10 +4,9 @@ import pytest
 
 from grammar.errors import UnsupportedConstraint
 from grammar.gbnf import parse_gbnf
-from grammar.gbnf_checks import checked, left_recursive_rules
+from grammar.gbnf_checks import checked
 from grammar.gbnf_nodes import Chars, Choice, Name, Node, Repeat, Sequence, Text
 from grammar.schema import characters
-
 
 CLASS = "line 1, column 10: a character class"
 
@@ -110,11 +109,6 @@ def test_an_unused_rule_may_be_endless() -> None:
 )
 def test_recursion_at_an_end_becomes_a_repetition(body: str, rewritten: str) -> None:
     assert checked(parse_gbnf(f"root ::= {body}"))["root"] == root(rewritten)
-
-
-def test_left_recursion_is_seen_through_empty_rules() -> None:
-    rules = parse_gbnf('root ::= x y | "a"\nx ::= "b"?\ny ::= "(" y ")" | root').rules
-    assert left_recursive_rules(rules) == {"root", "y"}
 
 
 def test_a_long_chain_of_rules_is_no_deep_recursion() -> None:

@@ -164,3 +164,6 @@ def test_gaps_of_a_schema_name_its_place_in_the_tag(llguidance: GrammarEngine) -
     (gap,) = llguidance.prepare(spec).gaps
     assert gap.pointer.startswith("/tags/1/schema")
     assert gap.keyword == "uniqueItems"
+    with pytest.raises(UnsupportedConstraint) as caught:
+        llguidance.prepare(ConstraintSpec("structural_tag", json.dumps(value)))
+    assert caught.value.pointer == gap.pointer
