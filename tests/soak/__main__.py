@@ -7,22 +7,20 @@ as what it is.
 
 import argparse
 import asyncio
-import gzip
 import itertools
 import json
-import os
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any, get_args
 
+from grammar.bench_file import read_cases
 from grammar.spec import EngineChoice
+from tests.maskbench_file import maskbench_path
 from tests.small_vocabulary import small_vocabulary
 from tests.soak.compile_service import CompileServiceSoak, SoakReport
 from tests.soak.mutations import schema_texts
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 PROGRESS_S = 5.0
 MAX_SAMPLE_CHARS = 20_000
 
@@ -53,13 +51,11 @@ def main() -> int:
 
 def real_schemas() -> list[Any]:
     """Those of a MaskBench file, where there is one."""
-    configured = os.environ.get("RADIXGATE_TEST_MASKBENCH")
-    path = Path(configured) if configured else ROOT / "../shared/data/maskbench_dev.jsonl.gz"
+    path = maskbench_path()
     if not path.is_file():
         return []
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
-        schemas = [json.loads(line)["schema"] for line in lines]
-    return [schema for schema in schemas if len(json.dumps(schema)) <= MAX_SAMPLE_CHARS]
+    texts = (case.schema for case in read_cases(path))
+    return [json.loads(text) for text in texts if len(text) <= MAX_SAMPLE_CHARS]
 
 
 async def _run(texts: Iterable[str], options: argparse.Namespace) -> SoakReport:
