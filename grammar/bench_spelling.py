@@ -42,10 +42,10 @@ def instance_value(text: str) -> Json:
 
 def speller(schema: str, prepared: PreparedConstraint) -> Callable[[Json], list[str]]:
     """Gives the texts of a value among which the grammar has its choice, the likeliest first."""
-    if prepared.form == "lark":
-        return compile_schema(schema).spellings
-    order = DeclaredOrder(json.loads(schema))
-    return lambda value: [order.text(value)]
+    if prepared.form == "json_schema":  # read by the engine's own library
+        order = DeclaredOrder(json.loads(schema))
+        return lambda value: [order.text(value)]
+    return compile_schema(schema).spellings
 
 
 class DeclaredOrder:

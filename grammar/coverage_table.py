@@ -26,7 +26,11 @@ from grammar.token_bytes import BYTES_OF_CHARACTERS
 # a 400; more, and nobody would notice.
 Coverage = Literal["enforced", "narrowed", "checked", "refused", "unsound"]
 WORSE = get_args(Coverage)
-PACKAGE_OF: dict[EngineName, str] = {"llguidance": "llguidance", "xgrammar": "xgrammar"}
+PACKAGE_OF: dict[EngineName, str] = {
+    "llguidance": "llguidance",
+    "xgrammar": "xgrammar",
+    "outlines": "outlines-core",
+}
 STORED = Path(__file__).with_name("coverage_table.json")
 DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "structured_output.md"
 # Ends this process: no case comes near it.

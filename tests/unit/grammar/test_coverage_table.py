@@ -8,6 +8,7 @@ from grammar.keyword_cases import CASES, KeywordCase
 from grammar.token_bytes import token_bytes
 
 
+@pytest.mark.timeout(60)  # 3 s where nothing else runs, much of it the import of xgrammar
 def test_the_stored_table_is_what_a_run_finds() -> None:
     found = measured()
     assert found.versions == stored().versions, "run: python -m grammar.coverage_table"
