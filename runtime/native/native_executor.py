@@ -38,7 +38,7 @@ class NativeExecutor:
         if not plan.rows:
             return ()
         assert self._logits is not None, "sample() follows a forward() that wanted logits"
-        logits = self._logits if plan.places is None else self._logits[list(plan.places)]
+        logits = self._logits if plan.places is None else _rows(self._logits, list(plan.places))
         assert logits.shape[0] == len(plan.rows), "one plan row a wanted logits row"
         simple = [index for index, row in enumerate(plan.rows) if is_simple(row)]
         if len(simple) == len(plan.rows):
@@ -47,7 +47,7 @@ class NativeExecutor:
         sampled: dict[int, SampledToken] = {}
         for indices, choose in ((simple, self._choose), (others, sample)):
             rows = tuple(plan.rows[index] for index in indices)
-            tokens = choose(logits[indices], replace(plan, rows=rows))
+            tokens = choose(_rows(logits, indices), replace(plan, rows=rows))
             sampled |= zip(indices, tokens, strict=True)
         return tuple(sampled[index] for index in range(len(plan.rows)))
 
@@ -73,6 +73,12 @@ class NativeExecutor:
             SampledToken(token if math.isfinite(score) else None)
             for token, score in zip(tokens, scores_of_tokens, strict=True)
         )
+
+
+def _rows(logits: Tensor, indices: list[int]) -> Tensor:
+    """A copy, made by this thread alone: torch would wake threads of its own, which then spin on
+    the cores of the step's (13 ms more a step of 16 rows on two cores)."""
+    return torch.from_numpy(logits.numpy()[indices])
 
 
 def is_simple(row: SampleRow) -> bool:
