@@ -27,7 +27,7 @@ LIMITS = LLParserLimits(
     verbose_errors=False,
     max_items_in_row=20_000,
     step_max_items=500_000,
-    initial_lexer_fuel=10_000_000,
+    initial_lexer_fuel=2_000_000,
     step_lexer_fuel=5_000_000,
 )
 

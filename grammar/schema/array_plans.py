@@ -14,8 +14,8 @@ from grammar.schema.shapes import Shape
 from grammar.spec import Gap
 
 MAX_STATES = 400
-# Of so many values the automaton of "no two are equal" stays small on any one path.
-MAX_DISTINCT_VALUES = 32
+# Which values have occurred is kept in a parameter of 64 bits.
+MAX_DISTINCT_VALUES = 64
 
 NOT_DISTINCT = Gap("", "uniqueItems", "the mask cannot compare items that are not of a short list")
 HAS_REPEATED = Gap("", "not", "the mask cannot see that two items are equal")

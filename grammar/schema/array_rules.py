@@ -4,18 +4,18 @@ from typing import TYPE_CHECKING
 
 from grammar.schema.array_plans import ArrayPlan, State
 from grammar.schema.nodes import NodeId
-from grammar.schema.rules import repeated
+from grammar.schema.rules import quoted, repeated
 
 if TYPE_CHECKING:
     from grammar.schema.lark_emitter import LarkEmitter
 
 
 def array_rule(plan: ArrayPlan, emitter: "LarkEmitter") -> str:
-    """The name of the rule, or terminal, for arrays of the plan."""
+    """The name of the rule for arrays of the plan."""
     for gap in plan.gaps:
         emitter.note(gap)
     if plan.distinct is not None:
-        return _distinct_terminal(plan, emitter)
+        return _distinct_rule(plan, emitter)
     return _ArrayRules(plan, emitter).emit()
 
 
@@ -95,27 +95,22 @@ class _ArrayRules:
         return rule if is_first else f"{self._marks.comma} {rule}"
 
 
-def _distinct_terminal(plan: ArrayPlan, emitter: "LarkEmitter") -> str:
-    """One terminal: lists of the values, without those in which a value occurs twice."""
+def _distinct_rule(plan: ArrayPlan, emitter: "LarkEmitter") -> str:
+    """Lists of literals of which none occurs twice: a rule of llguidance with a parameter, in which
+    bit i says that value i has occurred."""
     assert plan.distinct is not None
-    marks = emitter.punctuation
-    values = [_literal_regex(text) for text in plan.distinct]
-    first, comma, last = (marks.regex(mark) for mark in "[,]")
-    any_value = f"(?:{'|'.join(values)})"
-    low, high = plan.cell.low, min(plan.cell.high or len(values), len(values))
-    if plan.cell.high == 0 or not values:
-        return emitter.rules.terminal(f"/{first}{last}/")
-    more = f"(?:{comma}{any_value}){{{max(0, low - 1)},{high - 1}}}"
-    body = f"{any_value}{more}" if low else f"(?:{any_value}{more})?"
-    twice = [
-        f"/{first}(?:{any_value}{comma})*{value}{comma}(?:{any_value}{comma})*{value}"
-        f"(?:{comma}{any_value})*{last}/"
-        for value in values
-    ]
-    expression = f"/{first}{body}{last}/" + "".join(f" & ~{one}" for one in twice)
-    return emitter.rules.terminal(expression)
-
-
-def _literal_regex(text: str) -> str:
-    """A Rust regex for the text, fit to stand between slashes."""
-    return "".join(c if c.isalnum() and c.isascii() else f"\\x{{{ord(c):x}}}" for c in text)
+    marks, rules = emitter.punctuation, emitter.rules
+    name = rules.name(f"a{emitter.new_number()}")
+    low = plan.cell.low
+    high = len(plan.distinct) if plan.cell.high is None else plan.cell.high
+    first, more = [], [f'"" %if bit_count_ge(_, {low})']
+    for index, text in enumerate(plan.distinct):
+        value = quoted(text)
+        first.append(f"{value} {name}_s::0x{1 << index:x}")
+        is_free = f"and(bit_clear({index}), bit_count_lt(_, {high}))"
+        more.append(f"{marks.comma} {value} {name}_s::set_bit({index}) %if {is_free}")
+    if high == 0:
+        first = []
+    rules.add(f"{name}_s::_", more)
+    rules.add(f"{name}_f", [*first, ""] if low == 0 else first)
+    return rules.add(name, [f"{marks.open_array} {name}_f {marks.close_array}"])

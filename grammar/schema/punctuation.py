@@ -21,30 +21,13 @@ class Punctuation:
         self.close_object = self._separator("}")
 
     def key(self, json_text: str) -> str:
-        """A key that is known, with its colon."""
-        if self.is_compact:
-            return quoted(f"{json_text}:")
+        """A key that is known, with its colon. Two lexemes: llguidance's lexer takes the longest, so
+        that one of both would win against any other key terminal that matches the same key."""
         return f"{quoted(json_text)} {self.colon}"
-
-    def empty(self, brackets: str) -> str:
-        """An empty array or object, "[]" or "{}"."""
-        return self._pair(brackets[0], brackets[1])
-
-    def regex(self, mark: str) -> str:
-        """The separator as a Rust regex, for terminals that hold several items."""
-        escaped = f"\\{mark}" if mark in "[]{}" else mark
-        if self.is_compact:
-            return escaped
-        before = SPACES if mark in ",]}:" else ""
-        after = SPACES if mark in ",[{:" else ""
-        return f"{before}{escaped}{after}"
 
     def _separator(self, mark: str) -> str:
         if self.is_compact:
             return quoted(mark)
-        return self._rules.terminal(f"/{self.regex(mark)}/")
-
-    def _pair(self, first: str, last: str) -> str:
-        if self.is_compact:
-            return quoted(first + last)
-        return self._rules.terminal(f"/\\{first}{SPACES}\\{last}/")
+        before = "" if mark in "[{" else SPACES
+        after = "" if mark in "]}" else SPACES
+        return self._rules.terminal(f"/{before}\\x{{{ord(mark):x}}}{after}/")

@@ -20,7 +20,6 @@ from grammar.schema.regex import (
     union,
 )
 
-
 # Emptiness is only looked for to leave out alternatives that allow nothing.
 MAX_PROOF_STEPS = 200
 
