@@ -181,10 +181,12 @@ class SchemaModel:
             if "number" not in types:
                 cell = cell.intersect(NumberCell(is_whole=True))
             numbers = () if cell is None else (cell,)
-            gaps.update(("number", gap) for gap in number_gaps)
+            gaps.update(("number", gap) for gap in number_gaps if numbers)
         array = array_cell(schema, pointer, nodes=self.nodes, dialect=self.dialect)
         members = object_cell(schema, pointer, self.nodes)
-        texts = text_set(schema, pointer)
+        texts, text_gaps = text_set(schema, pointer)
+        if "string" in types:
+            gaps.update(("string", gap) for gap in text_gaps)
         if array is not None and self._algebra.is_void(array):
             array = None
         if members is not None and self._algebra.is_void(members):
@@ -196,7 +198,7 @@ class SchemaModel:
             texts=texts if "string" in types else TextSet.NONE,
             arrays=(array,) if array is not None and "array" in types else (),
             objects=(members,) if members is not None and "object" in types else (),
-            gaps=frozenset(gaps) if numbers else frozenset(),
+            gaps=frozenset(gaps),
         )
 
     def _literals(self, schema: Schema, pointer: str, keyword: str) -> Iterator[Part]:

@@ -21,8 +21,8 @@ class Punctuation:
         self.close_object = self._separator("}")
 
     def key(self, json_text: str) -> str:
-        """A known key with its colon. Two lexemes: llguidance's lexer takes the longest, so that one
-        of both would win against any other key terminal that matches the same key."""
+        """A known key with its colon. Two lexemes: llguidance's lexer takes the longest, so that
+        one of both would win against any other key terminal that matches the same key."""
         return f"{quoted(json_text)} {self.colon}"
 
     def _separator(self, mark: str) -> str:

@@ -356,7 +356,7 @@ class _Automaton:
                 continue
             step = (state, text[position])
             if step not in self._steps:
-                work += _width(state)
+                work += num_alternatives(state)
                 self._remember(step, work)
             state = self._steps[step]
             position += 1
@@ -375,7 +375,7 @@ def _automaton(node: Regex) -> _Automaton:
     return _Automaton(node)
 
 
-def _width(node: Regex) -> int:
+def num_alternatives(node: Regex) -> int:
     """How many alternatives are derived; no more are counted than MAX_WORK."""
     return sum(1 for _ in islice(_derivations(node), MAX_WORK + 1))
 
@@ -405,7 +405,7 @@ def _reaches_end(node: Regex, *, max_steps: int, is_real: bool) -> bool | None:
         if state.is_nullable:
             return True
         for letter in _letters(state) if is_real else _possible_letters(state):
-            steps += _width(state)
+            steps += num_alternatives(state)
             if steps > max_steps:
                 return None
             following = _derived(state, letter)

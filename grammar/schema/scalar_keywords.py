@@ -13,6 +13,7 @@ from grammar.schema.numbers import Bound
 from grammar.schema.patterns import parse_pattern
 from grammar.schema.regex import length_between
 from grammar.schema.text_sets import TextSet
+from grammar.schema.unwieldy import is_unwieldy
 from grammar.schema_document import Json, child
 from grammar.spec import Gap
 
@@ -67,21 +68,26 @@ def _bound(schema: Schema, keyword: str, pointer: str) -> NumberCell | None:
     return NumberCell(low=bound) if keyword.lower().endswith("minimum") else NumberCell(high=bound)
 
 
-def text_set(schema: Schema, pointer: str) -> TextSet:
+def text_set(schema: Schema, pointer: str) -> tuple[TextSet, tuple[Gap, ...]]:
     """The strings that length, pattern and format leave."""
     texts = TextSet.ALL
+    gaps: tuple[Gap, ...] = ()
     if "minLength" in schema or "maxLength" in schema:
         low, high = count_range(schema, pointer, "minLength", "maxLength")
         texts = TextSet.exact(length_between(low, high))
     if "pattern" in schema:
         place = child(pointer, "pattern")
-        texts = texts.intersect(pattern_set(schema["pattern"], place, "pattern"))
+        found = pattern_set(schema["pattern"], place, "pattern")
+        if is_unwieldy(found.narrow):
+            gaps = (Gap(place, "pattern", "its automaton is too large to mask with"),)
+        else:
+            texts = texts.intersect(found)
     if "format" in schema:
         name = values.CHECKS["format"](schema["format"], child(pointer, "format"), "format")
         regex = format_regex(name)
         if regex is not None:
             texts = texts.intersect(TextSet.exact(regex))
-    return texts
+    return texts, gaps
 
 
 def pattern_set(pattern: Json, place: str, keyword: str) -> TextSet:
