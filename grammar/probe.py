@@ -63,6 +63,7 @@ class ConstraintProbe:
 
     async def stop(self) -> None:
         """Ends all checks (their callers get CancelledError) and all children."""
+        self._children.close()
         tasks = [check.task for check in self._checks.values()]
         for task in tasks:
             task.cancel()
@@ -74,7 +75,7 @@ class ConstraintProbe:
         return self._children.pids()
 
     async def check(self, spec: ConstraintSpec) -> ProbeReport:
-        """Cancelling it while it is the only one to wait kills the child that works on it.
+        """Cancelling it while it is the only one to wait ends the work on it.
 
         Raises: UnsupportedConstraint; ConstraintTooExpensive, which is remembered for seconds
         only, as another try may find a less busy machine; GrammarError where no child can be
@@ -112,7 +113,7 @@ class ConstraintProbe:
 
 
 async def _end(task: asyncio.Task[Verdict]) -> None:
-    """Cancels a job that nobody waits for, and waits until its child is gone."""
+    """Cancels a job that nobody waits for, and waits until it has ended."""
     task.cancel()
     await asyncio.wait([task])
 

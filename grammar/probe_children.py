@@ -22,6 +22,7 @@ QUICK_S = 0.25
 # At idle priority beside a running model a process has about a tenth of a core. What is not done
 # after so many times its limit of computing time is given up.
 WALL_FACTOR = 5.0
+MAX_CHILDREN = NUM_QUICK + NUM_SLOW
 # What has nothing to do holds 100 MB each.
 MAX_IDLE = 2
 # Children that may turn out to be dead when they get a job, before something must be wrong.
@@ -40,19 +41,23 @@ class ProbeChildren:
         self._quick = asyncio.Semaphore(NUM_QUICK)
         self._slow = asyncio.Semaphore(NUM_SLOW)
         self._children: set[ProbeProcess] = set()
-        self._idle: list[ProbeProcess] = []
-        self._warm_up: asyncio.Task[None] | None = None
+        self._idle: asyncio.LifoQueue[ProbeProcess] = asyncio.LifoQueue()
+        self._starts: set[asyncio.Task[None]] = set()
+        self._is_closing = False
 
     def warm_up(self) -> None:
         """Starts one child in the background; jobs that come earlier wait for it."""
-        self._warm_up = asyncio.create_task(self._start_first_child())
+        self._begin_start(is_urgent=True)
+
+    def close(self) -> None:
+        """From now on a cancelled job ends its child."""
+        self._is_closing = True
 
     async def stop(self) -> None:
         """Ends all children; nobody may be waiting for one any more."""
-        if self._warm_up is not None:
-            self._warm_up.cancel()
-            await asyncio.gather(self._warm_up, return_exceptions=True)
-        self._idle.clear()
+        for start in self._starts:
+            start.cancel()
+        await asyncio.gather(*self._starts, return_exceptions=True)
         for child in list(self._children):
             await self._end_child(child)
 
@@ -61,7 +66,7 @@ class ProbeChildren:
         return tuple(child.pid for child in self._children)
 
     async def run(self, spec: ConstraintSpec) -> Verdict:
-        """Cancelling it kills the child that works on it.
+        """Cancelling it ends the job.
 
         Raises: UnsupportedConstraint, ConstraintTooExpensive; GrammarError where no child can be
         started.
@@ -89,6 +94,9 @@ class ProbeChildren:
                 except (UnsupportedConstraint, ConstraintTooExpensive):
                     await self._give_back(child)
                     raise
+                except asyncio.CancelledError:
+                    await self._drop_job(child)
+                    raise
                 except BaseException:
                     await self._end_child(child)
                     raise
@@ -97,30 +105,54 @@ class ProbeChildren:
         raise GrammarError("the constraint checker keeps dying before it can work")
 
     async def _take_child(self) -> ProbeProcess:
-        if self._warm_up is not None:
-            await asyncio.wait([self._warm_up])
-        while self._idle:
-            child = self._idle.pop()
+        """The first that is idle or has started, whichever comes first."""
+        while True:
+            has_room = len(self._children) < MAX_CHILDREN and not self._starts
+            if has_room and self._idle.empty():
+                self._begin_start(is_urgent=False)
+            child = await self._next_idle()
             if child.is_alive:
                 return child
             await self._end_child(child)
-        return await self._start_child(is_urgent=False)
+
+    async def _next_idle(self) -> ProbeProcess:
+        """Raises: GrammarError where a start fails meanwhile."""
+        idle = asyncio.ensure_future(self._idle.get())
+        try:
+            while not idle.done():
+                await asyncio.wait({idle, *self._starts}, return_when=asyncio.FIRST_COMPLETED)
+                failed = [start for start in self._starts if start.done()]
+                self._starts.difference_update(failed)
+                for start in failed:
+                    if not idle.done():
+                        start.result()
+            return idle.result()
+        except BaseException:
+            if not idle.cancel() and not idle.cancelled():
+                self._idle.put_nowait(idle.result())
+            raise
 
     async def _give_back(self, child: ProbeProcess) -> None:
-        if len(self._idle) < MAX_IDLE:
-            self._idle.append(child)
+        if self._idle.qsize() < MAX_IDLE:
+            self._idle.put_nowait(child)
         else:
             await self._end_child(child)
 
-    async def _start_child(self, *, is_urgent: bool) -> ProbeProcess:
+    async def _drop_job(self, child: ProbeProcess) -> None:
+        if not self._is_closing and await child.drop_job():
+            await self._give_back(child)
+        else:
+            await self._end_child(child)
+
+    def _begin_start(self, *, is_urgent: bool) -> None:
+        self._starts.add(asyncio.create_task(self._start_child(is_urgent=is_urgent)))
+
+    async def _start_child(self, *, is_urgent: bool) -> None:
         child = await ProbeProcess.start(
             self._vocabulary, memory_limit_bytes=self._memory_limit_bytes, is_urgent=is_urgent
         )
         self._children.add(child)
-        return child
-
-    async def _start_first_child(self) -> None:
-        self._idle.append(await self._start_child(is_urgent=True))
+        self._idle.put_nowait(child)
 
     async def _end_child(self, child: ProbeProcess) -> None:
         self._children.discard(child)

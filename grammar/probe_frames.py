@@ -9,7 +9,8 @@ LENGTH_BYTES = 4
 
 class Setup(msgspec.Struct, frozen=True, tag=True):
     """First frame to a child: the vocabulary (megabytes, hence once), and its memory limit. The
-    child loads at normal priority where `is_urgent`; what it does later is idle work."""
+    child loads at normal priority where `is_urgent`, else at the lowest that still gets on; jobs
+    are idle work."""
 
     tokenizer_json: str
     vocab_size: int
@@ -26,8 +27,9 @@ class TimeLimits(msgspec.Struct, frozen=True):
 
 
 class Job(msgspec.Struct, frozen=True, tag=True):
-    """One constraint to be compiled."""
+    """One constraint to be compiled. The number is its child's own."""
 
+    number: int
     spec: ConstraintSpec
     limits: TimeLimits
 
@@ -37,7 +39,9 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
 
 
 class Begun(msgspec.Struct, frozen=True, tag=True):
-    """A job was read; a verdict or a death follows."""
+    """The job of this number was read; a verdict or a death follows."""
+
+    number: int
 
 
 class Broken(msgspec.Struct, frozen=True, tag=True):

@@ -30,6 +30,7 @@ from grammar.spec import ConstraintSpec
 
 # Covers the import of xgrammar on a busy machine, which no limit of a job counts.
 LOAD_LIMIT_S = 120.0
+DROP_LIMIT_S = 2.0
 # How a process ends that could not allocate (Rust aborts) or that the kernel chose to kill.
 MEMORY_SIGNALS = frozenset({signal.SIGABRT, signal.SIGKILL})
 
@@ -49,6 +50,9 @@ class ProbeProcess:
     def __init__(self, process: asyncio.subprocess.Process, memory_limit_bytes: int) -> None:
         self._process = process
         self._memory_limit_bytes = memory_limit_bytes
+        self._num_jobs = 0
+        self._has_begun = False
+        self._prefix: bytes | None = None
 
     @classmethod
     async def start(
@@ -91,13 +95,13 @@ class ProbeProcess:
         ConstraintTooExpensive past a limit, UnsupportedConstraint where the constraint crashed
         what worked on it; the child goes on after these three. GrammarError where nothing can be
         said."""
+        self._num_jobs += 1
+        self._has_begun = False
         try:
-            await self._send(encode(Job(spec, limits)))
-            begun = await self._receive()
+            await self._send(encode(Job(self._num_jobs, spec, limits)))
+            await self._expect_begun()
         except (EOFError, OSError) as error:
             raise ChildGone from error
-        if not isinstance(begun, Begun):
-            raise ChildGone
         try:
             # The limits hold inside the child; this is for one that does not run at all.
             async with asyncio.timeout(limits.wall_s + LOAD_LIMIT_S):
@@ -111,6 +115,19 @@ class ProbeProcess:
         if verdict.out_of_memory:
             raise self._too_large()
         return verdict
+
+    async def drop_job(self) -> bool:
+        """Ends the job in work, after run() was cancelled; whether the child can take another."""
+        try:
+            async with asyncio.timeout(DROP_LIMIT_S):
+                if not self._has_begun:  # half a job must not be left for the next fork to read
+                    await self._expect_begun()
+                self._process.terminate()
+                while not isinstance(await self._receive(), Died):
+                    pass  # a verdict that was on its way
+        except (OSError, EOFError, TimeoutError, GrammarError, ChildGone):
+            return False
+        return True
 
     async def kill(self) -> None:
         """Ends the child and its fork at once and reaps it; idempotent."""
@@ -137,13 +154,21 @@ class ProbeProcess:
         await self._process.stdin.drain()
 
     async def _receive(self) -> FromChild:
+        """The next frame, wholly or, when cancelled, not at all."""
         assert self._process.stdout is not None
-        prefix = await self._process.stdout.readexactly(LENGTH_BYTES)
-        body = await self._process.stdout.readexactly(body_length(prefix))
+        if self._prefix is None:
+            self._prefix = await self._process.stdout.readexactly(LENGTH_BYTES)
+        body = await self._process.stdout.readexactly(body_length(self._prefix))
+        self._prefix = None
         try:
             return decode_from_child(body)
         except msgspec.DecodeError as error:  # killed while it wrote
             raise GrammarError("the constraint checker is out of step") from error
+
+    async def _expect_begun(self) -> None:
+        if await self._receive() != Begun(self._num_jobs):
+            raise ChildGone
+        self._has_begun = True
 
     async def _expect_ready(self) -> None:
         message = await self._receive()

@@ -2,7 +2,8 @@
 
 It loads once and forks; the fork reads jobs from stdin and writes frames to stdout, one job at a
 time, and a hang, a crash or hunger for memory costs the fork only: another is there within
-milliseconds. All of them end with their parent.
+milliseconds, also after a SIGTERM, which says that nobody waits for the job any more. All of them
+end with their parent.
 """
 
 import ctypes
@@ -131,19 +132,19 @@ def main() -> None:
     """Serves frames until stdin ends."""
     frames_in, frames_out = _private_streams()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     _die_with_parent()
     setup = _read(frames_in)
     if not isinstance(setup, Setup):
         return
     if not setup.is_urgent:
-        _lower_priority()
+        os.nice(IDLE_NICENESS)
     worker = ProbeWorker(setup)
     try:
         worker.engine("llguidance")
     except (GrammarError, ImportError) as error:
         _write(frames_out, Broken(str(error)[:MAX_REASON_CHARS]))
         return
-    _lower_priority()
     gc.collect()
     gc.freeze()  # a fork shares what is loaded as long as nobody writes to it
     _write(frames_out, Ready())
@@ -155,11 +156,16 @@ def _serve_in_fork(worker: ProbeWorker, frames_in: BinaryIO, frames_out: BinaryI
     """How the fork ended: 0 when there are no more jobs."""
     pid = os.fork()
     if pid:
-        return os.waitpid(pid, 0)[1]
+        signal.signal(signal.SIGTERM, lambda *_: os.kill(pid, signal.SIGKILL))
+        status = os.waitpid(pid, 0)[1]
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        return status
     try:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         _die_with_parent()
+        _lower_priority()
         while isinstance(job := _read(frames_in), Job):
-            _write(frames_out, Begun())
+            _write(frames_out, Begun(job.number))
             _write(frames_out, worker.try_out(job.spec, job.limits))
     except BaseException:
         os._exit(1)
