@@ -46,17 +46,39 @@ class _ArrayRules:
         return self._rules.add(self._name, [f"{marks.open_array} {first} {marks.close_array}"])
 
     def _tuple(self) -> str:
-        """The items from the last to the first, each rule naming the one behind it."""
-        following = self._rest(len(self._cell.prefix))
-        for index in range(len(self._cell.prefix) - 1, -1, -1):
-            ways = []
-            item = self._cell.prefix[index]
-            if self._emitter.reach.is_alive(item):
-                ways.append(f"{self._item(item, is_first=index == 0)} {following}")
-            if index >= self._cell.low:
-                ways.append("")
-            following = self._rules.add(f"{self._name}_{index}", ways)
-        return following
+        """The items of the prefix, and the repetition behind them."""
+        prefix = self._cell.prefix
+        is_dead = [not self._emitter.reach.is_alive(item) for item in prefix]
+        end = is_dead.index(True) if True in is_dead else len(prefix)
+        rest = self._rest(len(prefix)) if end == len(prefix) else ""
+        if end == 0:
+            return rest
+        fixed = min(self._cell.low, end)
+        whole = self._items(0, end)
+        if fixed == end:
+            return f"{whole} {rest}"
+        ways = [f"{whole} {rest}"] if rest else []
+        ways.append(self._beginning(0, end, least=fixed))
+        if fixed == 0:
+            ways.append("")
+        return self._rules.add(f"{self._name}_t", ways)
+
+    def _items(self, start: int, end: int) -> str:
+        """All items of a range."""
+        items = (self._emitter.node(self._cell.prefix[i]) for i in range(start, end))
+        return f" {self._marks.comma} ".join(items)
+
+    def _beginning(self, start: int, end: int, *, least: int) -> str:
+        """The rule for the first items of a range, at least one and `least` of the array: the range
+        is halved again and again, so that rules are nested as deep as a logarithm."""
+        if end - start == 1:
+            return self._items(start, end)
+        middle = (start + end) // 2
+        later = self._beginning(middle, end, least=least)
+        ways = [f"{self._items(start, middle)} {self._marks.comma} {later}"]
+        if least <= middle:
+            ways.append(self._beginning(start, middle, least=least))
+        return self._rules.add(f"{self._name}_{start}_{end}", ways)
 
     def _rest(self, index: int) -> str:
         low = max(0, self._cell.low - index)

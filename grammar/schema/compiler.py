@@ -32,6 +32,11 @@ class CompiledSchema:
         )
         return Gap(next(places, ""), gap.keyword, gap.reason)
 
+    def allows(self, value: Json) -> bool:
+        """Whether the value belongs to the schema as it was understood; where there are gaps it may
+        say True of a value that does not."""
+        return self._speller.text_of(self._model.root, value) is not None
+
     def spellings(self, value: Json) -> list[str]:
         """Texts of a value in the spelling that the grammar expects, the likeliest first."""
         return self._speller.spellings(value)

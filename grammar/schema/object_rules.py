@@ -1,8 +1,9 @@
 """Rules for objects: named properties in their order, each there or not, then any others.
 
-A state is (index of the next named property, number of properties so far). Properties are counted
-as far as it matters, which without minProperties and maxProperties is "none yet" or "some": that
-decides about the comma.
+Named properties are halved again and again: what is there of a range is something of its left half,
+of its right half, or of both with a comma in between. So rules are nested as deep as a logarithm,
+which a chain of a rule a property is not. Where properties are counted there is such a chain: a
+state is (index of the next named property, number of properties so far).
 """
 
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ from grammar.spec import Gap
 if TYPE_CHECKING:
     from grammar.schema.lark_emitter import LarkEmitter
 
-MAX_STATES = 20_000
+MAX_STATES = 2_000
 TOO_MANY_STATES = Gap("", "maxProperties", "too many properties to count")
 
 State = tuple[int, int]
@@ -45,11 +46,48 @@ class _ObjectRules:
 
     def emit(self) -> str:
         marks = self._marks
-        first = self._state((0, 0))
+        if self._members and self._high is None and self._low <= 1:
+            bodies = self._uncounted()
+        else:
+            bodies = [self._state((0, 0))]
         while self._waiting:
             name, state = self._waiting.pop()
             self._rules.add(name, self._ways(state))
-        return self._rules.add(self._name, [f"{marks.open_object} {first} {marks.close_object}"])
+        wholes = (f"{marks.open_object} {body} {marks.close_object}" for body in bodies)
+        return self._rules.add(self._name, wholes)
+
+    def _uncounted(self) -> list[str]:
+        """What may stand between the braces, where only "none" and "some" are told apart."""
+        named, comma = self._selection(0, len(self._members)), self._marks.comma
+        can_lack = not any(member.is_required for member in self._members)
+        if self._special is not None:
+            special = self._region_pairs(self._special, "s")
+            if self._regions:
+                special = f"({self._region_pairs(tuple(self._regions), 'p')} {comma})* {special}"
+            return [f"{named} {comma} {special}", *([special] if can_lack else [])]
+        bodies = [""] if can_lack and self._low == 0 else []
+        if not self._regions:
+            return [named, *bodies]
+        pair = self._region_pairs(tuple(self._regions), "p")
+        if can_lack:
+            bodies.append(f"{pair} ({comma} {pair})*")
+        return [f"{named} ({comma} {pair})*", *bodies]
+
+    def _selection(self, start: int, end: int) -> str:
+        """The rule for some of the properties of a range, at least one."""
+        members = self._members[start:end]
+        if len(members) == 1 or all(member.is_required for member in members):
+            pairs = (self._pair(member, is_first=True) for member in members)
+            return f" {self._marks.comma} ".join(pairs)
+        name = f"{self._name}_{start}_{end}"
+        middle = (start + end) // 2
+        left, right = self._selection(start, middle), self._selection(middle, end)
+        ways = [f"{left} {self._marks.comma} {right}"]
+        if not any(member.is_required for member in self._members[middle:end]):
+            ways.append(left)
+        if not any(member.is_required for member in self._members[start:middle]):
+            ways.append(right)
+        return self._rules.add(name, ways)
 
     def _counted_range(self, plan: ObjectPlan) -> tuple[int, int | None]:
         """The range, where it is not met anyway and can be counted."""
@@ -59,7 +97,7 @@ class _ObjectRules:
         if high is not None and not self._regions and high >= len(self._members):
             high = None
         num_counts = max(low, high or 0)
-        if self._members and num_counts * len(self._members) > MAX_STATES:
+        if num_counts > 1 and num_counts * len(self._members) > MAX_STATES:
             self._emitter.note(TOO_MANY_STATES)
             return 0, None
         return low, high

@@ -40,6 +40,7 @@ HEX_DIGITS = "0123456789abcdef"
 NO_CHARACTER_CLASS = r"[^\x00-\x{10ffff}]"
 
 
+@lru_cache(maxsize=256)
 def json_string(node: Regex) -> str:
     """A terminal for the JSON strings, quotes included, whose content is in the language."""
     return _terminal(node, _JSON, quote='"')
@@ -201,6 +202,7 @@ def _regex_class(members: CharSet) -> _Piece:
     return _Piece(_class(members), _ATOM)
 
 
+@lru_cache(maxsize=1024)
 def _json_class(members: CharSet) -> _Piece:
     """What is written as it is, then the short escapes, then the control characters."""
     raw = without(members, ESCAPED)
