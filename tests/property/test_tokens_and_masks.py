@@ -5,6 +5,7 @@ runtime/step_sampling.py relies on it: a token that is accepted is never looked 
 
 import json
 import random
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -29,6 +30,14 @@ SPECS = [
     ConstraintSpec(kind="json_object", value=""),
     ConstraintSpec(kind="regex", value="(abc|item|[0-9]{2,4}é?)+x*"),
     ConstraintSpec(kind="choice", value=json.dumps(["true", "truename", "日本", "日"])),
+]
+ENGINES: tuple[EngineName, ...] = get_args(EngineName)
+CASES = [
+    (name, spec)
+    for name in ENGINES
+    for spec in SPECS
+    # An object of any depth is no regular language.
+    if (name, spec.kind) != ("outlines", "json_object")
 ]
 VOCABULARY = small_vocabulary(num_padding=40)
 NUM_WALKS, MAX_STEPS = 6, 40
@@ -67,8 +76,9 @@ def check_walk(matcher: Matcher, rng: random.Random, vocabulary: Vocabulary) -> 
     return num_compared
 
 
-@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.kind)
-@pytest.mark.parametrize("name", ["llguidance", "xgrammar"])
+@pytest.mark.parametrize(
+    ("name", "spec"), CASES, ids=[f"{name}-{spec.kind}" for name, spec in CASES]
+)
 def test_a_token_is_accepted_exactly_where_its_mask_allows_it(
     name: EngineName, spec: ConstraintSpec
 ) -> None:
