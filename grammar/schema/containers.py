@@ -143,7 +143,8 @@ class ObjectCell:
             low=max(self.low, with_.low),
             high=_least(self.high, with_.high),
         )
-        return None if joined.high is not None and joined.high < joined.low else joined
+        least = max(joined.low, len(joined.required_names))
+        return None if joined.high is not None and joined.high < least else joined
 
     def complement(self, nodes: NodeTable) -> "tuple[ObjectCell, ...]":
         parts = [

@@ -65,9 +65,13 @@ class Reach:
         if plan.special is not None:
             if not any(region.node in self._alive for region in plan.special):
                 return False
+        least = sum(m.is_required for m in plan.members) + (plan.special is not None)
+        if plan.high is not None and least > plan.high:
+            return False
         if any(region.node in self._alive for region in plan.regions):
             return True
-        return plan.low <= sum(member.node in self._alive for member in plan.members)
+        most = sum(m.node in self._alive for m in plan.members) + (plan.special is not None)
+        return plan.low <= most
 
     def can_fill(self, plan: ArrayPlan) -> bool:
         """Whether an array of the plan has a finite value."""
