@@ -43,6 +43,8 @@ KEYWORDS: dict[str, Any] = {
     "items": {"items": {"type": "integer"}},
     "prefixItems": {"prefixItems": [{"type": "integer"}, {"type": "string"}]},
     "tuple": {"prefixItems": [{"const": 1}], "items": False},
+    "two or three": {"prefixItems": [{"type": "integer"}, {}, {"const": 3}], "items": False,
+                     "minItems": 2},
     "minItems": {"minItems": 2},
     "maxItems": {"maxItems": 1},
     "contains": {"contains": {"type": "string"}},
