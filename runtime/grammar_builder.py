@@ -19,6 +19,10 @@ from grammar.matcher import GrammarEngine, Matcher, Vocabulary
 from grammar.reasoning_matcher import ReasoningMatcher
 from grammar.spec import EngineName, PreparedConstraint
 
+# llguidance walks nested rules by recursion and dies where the stack ends: at about 2,700 rules on
+# the usual 8 MiB. The probe has half of this, so that it dies first.
+STACK_BYTES = 128 * 1024 * 1024
+
 EngineLoader = Callable[[EngineName, Vocabulary], GrammarEngine]
 
 _log = logging.getLogger(__name__)
@@ -71,7 +75,7 @@ class GrammarBuilder:
         self._inbox: SimpleQueue[Build | None] = SimpleQueue()
         # A daemon: a build that hangs in native code must not keep a stopping process alive.
         self._thread = threading.Thread(target=self._run, name="grammar-builder", daemon=True)
-        self._thread.start()
+        _start_with_stack(self._thread, STACK_BYTES)
 
     def start(self, prepared: PreparedConstraint) -> Build:
         """The build of this constraint: finished, under way, or queued now."""
@@ -148,3 +152,12 @@ class GrammarBuilder:
         if name not in self._engines:
             self._engines[name] = self._load(name, self._vocabulary)
         return self._engines[name]
+
+
+def _start_with_stack(thread: threading.Thread, num_bytes: int) -> None:
+    """Starts a thread with a stack of that size, which is only taken as far as it is used."""
+    usual = threading.stack_size(num_bytes)
+    try:
+        thread.start()
+    finally:
+        threading.stack_size(usual)

@@ -1,7 +1,10 @@
 """The side thread that builds matchers."""
 
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -12,6 +15,7 @@ from runtime.grammar_builder import Build, BuildOutcome, GrammarBuilder
 from tests.engine_harness import EOS, VOCAB_SIZE
 from tests.fake_grammar import PANIC, UNSUPPORTED, FakeGrammarEngine, prepared, scripted
 
+ROOT = Path(__file__).resolve().parents[3]
 ONE, TWO, THREE = scripted([1]), scripted([2]), scripted([3])
 
 
@@ -114,3 +118,27 @@ def test_close_ends_the_thread(bench: Bench) -> None:
     bench.builder.close()
     names_after = {thread.name for thread in threading.enumerate()}
     assert names_before - names_after == {"grammar-builder"}
+
+
+# Rules that name each other, one within the other; a thread of the usual size dies of 3,000.
+DEEP = """
+import threading
+from grammar.spec import PreparedConstraint
+from runtime.grammar_builder import GrammarBuilder
+from tests.small_vocabulary import small_vocabulary
+
+names = [f"r{number}" for number in range(NUM_RULES)]
+rules = [f'{one}: "a" {other}' for one, other in zip(names, names[1:])]
+lark = "\\n".join(["start: r0", *rules, f'{names[-1]}: "b"'])
+built = threading.Event()
+builder = GrammarBuilder(small_vocabulary(), on_ready=built.set)
+build = builder.start(PreparedConstraint("llguidance", "lark", lark))
+assert built.wait(15)
+print(build.outcome.error)
+"""
+
+
+def test_deeply_nested_rules_do_not_overflow_the_stack() -> None:
+    script = DEEP.replace("NUM_RULES", "8000")
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT)
+    assert (done.returncode, done.stdout) == (0, "None\n"), done.stderr
