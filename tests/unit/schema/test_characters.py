@@ -1,3 +1,5 @@
+"""Sets of characters: ranges and named classes, joined, inverted, taken apart."""
+
 import pytest
 
 from grammar.schema.characters import (

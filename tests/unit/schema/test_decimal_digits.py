@@ -1,3 +1,5 @@
+"""Regexes of digit strings between two bounds, against every short string."""
+
 import re
 from itertools import product
 

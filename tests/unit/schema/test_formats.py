@@ -1,3 +1,5 @@
+"""Formats: what the RFCs allow and what they do not."""
+
 import random
 
 import pytest

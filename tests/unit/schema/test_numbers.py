@@ -1,3 +1,5 @@
+"""Regexes of JSON numbers within bounds, against exact comparison."""
+
 import json
 import re
 from fractions import Fraction

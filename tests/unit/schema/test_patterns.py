@@ -1,3 +1,5 @@
+"""ECMA-262 patterns as languages of the texts in which they are found."""
+
 import pytest
 
 from grammar.errors import UnsupportedConstraint, UnsupportedPattern

@@ -1,3 +1,5 @@
+"""Constructors of regular languages, membership and emptiness."""
+
 import pytest
 
 from grammar.errors import ConstraintTooExpensive

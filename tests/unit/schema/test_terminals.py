@@ -1,3 +1,5 @@
+"""Languages as terminals of llguidance and as Rust regexes."""
+
 import json
 
 import pytest
