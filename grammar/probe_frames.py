@@ -9,14 +9,14 @@ LENGTH_BYTES = 4
 
 class Setup(msgspec.Struct, frozen=True, tag=True):
     """First frame to a child: the vocabulary (megabytes, hence once), and its memory limit. The
-    child loads at normal priority where `is_urgent`, else at the lowest that still gets on; jobs
-    are idle work."""
+    jobs of a quick child are done at the lowest priority that still gets on beside others, those
+    of another one in time that nobody else wants."""
 
     tokenizer_json: str
     vocab_size: int
     eos_token_ids: tuple[int, ...]
     memory_limit_bytes: int
-    is_urgent: bool = True
+    is_quick: bool = True
 
 
 class TimeLimits(msgspec.Struct, frozen=True):

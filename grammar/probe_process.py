@@ -56,7 +56,7 @@ class ProbeProcess:
 
     @classmethod
     async def start(
-        cls, vocabulary: Vocabulary, *, memory_limit_bytes: int, is_urgent: bool = False
+        cls, vocabulary: Vocabulary, *, memory_limit_bytes: int, is_quick: bool
     ) -> "ProbeProcess":
         """Returns when the child is ready. Raises: GrammarError where it cannot be."""
         process = await asyncio.create_subprocess_exec(
@@ -67,12 +67,11 @@ class ProbeProcess:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
             env=_environment(),
-            start_new_session=True,
         )
         child = cls(process, memory_limit_bytes)
         try:
             async with asyncio.timeout(LOAD_LIMIT_S):
-                await child._send_setup(vocabulary, is_urgent=is_urgent)
+                await child._send_setup(vocabulary, is_quick=is_quick)
                 await child._expect_ready()
         except BaseException as error:
             await child.kill()
@@ -134,17 +133,19 @@ class ProbeProcess:
         if self.is_alive:
             with suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it has no group before it runs
+                self._process.kill()
         if self._process.stdin is not None:
             self._process.stdin.close()
         await self._process.wait()
 
-    async def _send_setup(self, vocabulary: Vocabulary, *, is_urgent: bool) -> None:
+    async def _send_setup(self, vocabulary: Vocabulary, *, is_quick: bool) -> None:
         setup = Setup(
             vocabulary.tokenizer_json,
             vocabulary.vocab_size,
             vocabulary.eos_token_ids,
             self._memory_limit_bytes,
-            is_urgent,
+            is_quick,
         )
         await self._send(encode(setup))
 

@@ -14,7 +14,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import BinaryIO
@@ -43,7 +43,7 @@ from grammar.probe_frames import (
 from grammar.spec import ConstraintSpec, EngineName, PreparedConstraint
 
 PR_SET_PDEATHSIG = 1
-IDLE_NICENESS = 19
+LOWEST_NICENESS = 19
 MAX_REASON_CHARS = 2_000
 # A grammar that is sent to a runtime with each request of it.
 MAX_GRAMMAR_CHARS = 16 * 1024 * 1024
@@ -130,6 +130,9 @@ class ProbeWorker:
 
 def main() -> None:
     """Serves frames until stdin ends."""
+    # A group of its own, so that its forks are killed with it, and no session: Linux shares the
+    # processor out by sessions first, and an idle one is worth as much as the server's.
+    os.setpgid(0, 0)
     frames_in, frames_out = _private_streams()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -137,8 +140,8 @@ def main() -> None:
     setup = _read(frames_in)
     if not isinstance(setup, Setup):
         return
-    if not setup.is_urgent:
-        os.nice(IDLE_NICENESS)
+    if not setup.is_quick:
+        os.nice(LOWEST_NICENESS)
     worker = ProbeWorker(setup)
     try:
         worker.engine("llguidance")
@@ -148,11 +151,17 @@ def main() -> None:
     gc.collect()
     gc.freeze()  # a fork shares what is loaded as long as nobody writes to it
     _write(frames_out, Ready())
-    while (status := _serve_in_fork(worker, frames_in, frames_out)) != 0:
+    lower_priority = _lower_priority if setup.is_quick else _become_idle
+    while (status := _serve_in_fork(worker, frames_in, frames_out, lower_priority)) != 0:
         _write(frames_out, Died(os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0))
 
 
-def _serve_in_fork(worker: ProbeWorker, frames_in: BinaryIO, frames_out: BinaryIO) -> int:
+def _serve_in_fork(
+    worker: ProbeWorker,
+    frames_in: BinaryIO,
+    frames_out: BinaryIO,
+    lower_priority: Callable[[], None],
+) -> int:
     """How the fork ended: 0 when there are no more jobs."""
     pid = os.fork()
     if pid:
@@ -163,7 +172,7 @@ def _serve_in_fork(worker: ProbeWorker, frames_in: BinaryIO, frames_out: BinaryI
     try:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         _die_with_parent()
-        _lower_priority()
+        lower_priority()
         while isinstance(job := _read(frames_in), Job):
             _write(frames_out, Begun(job.number))
             _write(frames_out, worker.try_out(job.spec, job.limits))
@@ -189,11 +198,15 @@ def _die_with_parent() -> None:
 
 
 def _lower_priority() -> None:
+    os.nice(LOWEST_NICENESS)
+
+
+def _become_idle() -> None:
     """To what takes no time from a running step; niceness alone makes its slowest ones longer."""
-    if sys.platform == "linux":
+    try:
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-    else:
-        os.nice(IDLE_NICENESS)
+    except (AttributeError, OSError):  # not Linux, or a sandbox that forbids it
+        os.nice(LOWEST_NICENESS)
 
 
 def _read(frames_in: BinaryIO) -> Setup | Job | None:

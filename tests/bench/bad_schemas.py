@@ -7,11 +7,11 @@ the ten, and the ratio; and how long a good new schema waits for its first token
 
 import argparse
 import asyncio
-import json
 import statistics
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,7 +45,8 @@ class Round:
 
     alone_p99_ms: float
     beside_p99_ms: float
-    good_ttft_ms: float
+    alone_ttft_ms: float
+    beside_ttft_ms: float
     refusals: dict[str, int]
 
     @property
@@ -56,7 +57,8 @@ class Round:
         return (
             f"p99 {self.alone_p99_ms:.1f} ms alone, {self.beside_p99_ms:.1f} ms beside bad schemas,"
             f" ratio {self.ratio:.2f}; a good new schema had its first token after"
-            f" {self.good_ttft_ms:.0f} ms; answers in the window: {self.refusals}"
+            f" {self.alone_ttft_ms:.0f} and {self.beside_ttft_ms:.0f} ms; answers in the window:"
+            f" {self.refusals}"
         )
 
 
@@ -66,7 +68,10 @@ def bad_schema(seed: str) -> dict[str, Any]:
         "oneOf": [
             {
                 "type": "object",
-                "properties": {f"{seed}k{number}": {"type": "integer"}, f"j{number}": {}},
+                "properties": {
+                    f"{seed}k{number}": {"type": "integer"},
+                    f"{seed}j{number}": {"type": "string"},
+                },
                 "required": [f"{seed}k{number}"],
             }
             for number in range(30)
@@ -80,69 +85,86 @@ def _schema_body(endpoint: Endpoint, schema: dict[str, Any]) -> dict[str, Any]:
     return body | {"max_tokens": 16, "response_format": wanted}
 
 
+def _whole(body: dict[str, Any]) -> dict[str, Any]:
+    """The same request without a stream, whose keep-alives would begin an answer."""
+    return {name: value for name, value in body.items() if not name.startswith("stream")}
+
+
 async def _send_bad(
-    session: aiohttp.ClientSession, endpoint: Endpoint, body: bytes, codes: dict[str, int]
+    session: aiohttp.ClientSession,
+    endpoint: Endpoint,
+    body: dict[str, Any],
+    codes: dict[str, int],
 ) -> None:
     url = f"{endpoint.base_url}/chat/completions"
-    async with session.post(
-        url, data=body, headers={"content-type": "application/json"}
-    ) as response:
+    async with session.post(url, json=body) as response:
         is_refused = response.status != 200
         code = (await response.json())["error"]["code"] if is_refused else "200"
     codes[code] = codes.get(code, 0) + 1
 
 
-async def _measure_round(endpoint: Endpoint, *, seed: str) -> Round:
-    bodies = make_bodies("short", endpoint.model, num_requests=NUM_STREAMS, seed=seed)
-    streams = [RecordedStream(0) for _ in bodies]
-    bad = [
-        json.dumps(_schema_body(endpoint, bad_schema(f"{seed}/{number}/"))).encode()
-        for number in range(NUM_BAD)
-    ]
+async def _measure_round(endpoint: Endpoint, *, seed: str, bad_first: bool) -> Round:
+    """Each half over the same tokens of fresh streams, as a step's time grows with them."""
     codes: dict[str, int] = {}
-    async with client_session() as session:
-        tasks = [
-            asyncio.create_task(
-                record(
-                    session,
-                    endpoint.base_url,
-                    body | {"max_tokens": _MAX_TOKENS, "ignore_eos": True},
-                    stream,
-                )
-            )
-            for body, stream in zip(bodies, streams, strict=True)
-        ]
+    measured = {}
+    for has_bad in (bad_first, not bad_first):
+        async with client_session() as session:
+            half = _Half(session, endpoint, seed=f"{seed}/{has_bad}")
+            async with half.streaming():
+                measured[has_bad] = await half.measure(codes if has_bad else None)
+    (alone_ms, alone_ttft_ms), (beside_ms, beside_ttft_ms) = measured[False], measured[True]
+    return Round(alone_ms, beside_ms, alone_ttft_ms, beside_ttft_ms, codes)
+
+
+class _Half:
+    """Eight streams for some seconds, beside ten bad schemas or not."""
+
+    def __init__(self, session: aiohttp.ClientSession, endpoint: Endpoint, *, seed: str) -> None:
+        self._session = session
+        self._endpoint = endpoint
+        self._seed = seed
+        self._streams = [RecordedStream(0) for _ in range(NUM_STREAMS)]
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @asynccontextmanager
+    async def streaming(self) -> AsyncIterator[None]:
+        model, endless = self._endpoint.model, {"max_tokens": _MAX_TOKENS, "ignore_eos": True}
+        bodies = make_bodies("short", model, num_requests=NUM_STREAMS, seed=self._seed)
+        for body, stream in zip(bodies, self._streams, strict=True):
+            self._begin(record(self._session, self._endpoint.base_url, body | endless, stream))
         try:
-            await _until_all_have(streams, _WARM_TOKENS)
-            alone_ns = time.perf_counter_ns()
-            await asyncio.sleep(_WINDOW_S)
-            beside_ns = time.perf_counter_ns()
-            tasks += [
-                asyncio.create_task(_send_bad(session, endpoint, body, codes)) for body in bad
-            ]
-            await asyncio.sleep(_WINDOW_S / 4)
-            good = RecordedStream(0)
-            properties = {f"good-{seed}": {"type": "string", "maxLength": 5}}
-            body = _schema_body(
-                endpoint,
-                {"type": "object", "properties": properties, "additionalProperties": False},
-            )
-            await record(session, endpoint.base_url, body, good)
-            await asyncio.sleep(max(0.0, beside_ns / 1e9 + _WINDOW_S - time.perf_counter()))
-            end_ns = time.perf_counter_ns()
+            await _until_all_have(self._streams, _WARM_TOKENS)
+            yield
         finally:
-            for task in tasks:
+            for task in self._tasks:
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-    answer = read_answer(good)
-    if answer.timing is None:
-        raise StreamError("the good schema was answered without text")
-    return Round(
-        _p99(streams, alone_ns, beside_ns),
-        _p99(streams, beside_ns, end_ns),
-        answer.timing.ttft_s * 1e3,
-        codes,
-    )
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def measure(self, codes: dict[str, int] | None) -> tuple[float, float]:
+        """The p99 of the gaps, and when the good schema had its first token."""
+        start_ns = time.perf_counter_ns()
+        if codes is not None:
+            for number in range(NUM_BAD):
+                schema = bad_schema(f"{self._seed}/{number}/")
+                body = _whole(_schema_body(self._endpoint, schema))
+                self._begin(_send_bad(self._session, self._endpoint, body, codes))
+        ttft_ms = await self._good_ttft_ms()
+        await asyncio.sleep(max(0.0, start_ns / 1e9 + _WINDOW_S - time.perf_counter()))
+        return _p99(self._streams, start_ns, time.perf_counter_ns()), ttft_ms
+
+    async def _good_ttft_ms(self) -> float:
+        properties = {f"good-{self._seed}": {"type": "string", "maxLength": 5}}
+        schema = {"type": "object", "properties": properties, "additionalProperties": False}
+        good = RecordedStream(0)
+        body = _schema_body(self._endpoint, schema)
+        await record(self._session, self._endpoint.base_url, body, good)
+        timing = read_answer(good).timing
+        if timing is None:
+            raise StreamError("the good schema was answered without text")
+        return timing.ttft_s * 1e3
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        self._tasks.append(asyncio.create_task(work))
 
 
 def _p99(streams: Sequence[RecordedStream], start_ns: int, end_ns: int) -> float:
@@ -168,7 +190,9 @@ async def measure_rounds(rounds: int) -> list[Round]:
     async with running(product()) as endpoint:
         await warm_up(endpoint, num_clients=NUM_STREAMS, seed="bad")
         for number in range(rounds):
-            measured.append(await _measure_round(endpoint, seed=f"r{number}"))
+            measured.append(
+                await _measure_round(endpoint, seed=f"r{number}", bad_first=number % 2 == 1)
+            )
             print(measured[-1].describe(), flush=True)
     return measured
 
