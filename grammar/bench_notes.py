@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from grammar.bench_frames import Compiled, KeywordNote
-from grammar.keywords import ANNOTATIONS, CONTAINERS, ENFORCED, UNENFORCED
+from grammar.keywords import ANNOTATIONS, CONSTRAINTS, CONTAINERS
 from grammar.schema.dialect import Dialect, dialect_of
 from grammar.schema.formats import ASSERTED_FORMATS
 from grammar.schema_document import Json, child
@@ -69,7 +69,7 @@ def _why_no_constraint(keyword: str, schema: dict[str, Any], dialect: Dialect) -
         return "it holds schemas for $ref"
     if keyword in ANNOTATIONS:
         return "it describes"
-    if keyword not in ENFORCED | UNENFORCED:
+    if keyword not in CONSTRAINTS:
         return "JSON Schema has no such keyword"
     if "$ref" in schema and keyword != "$ref" and dialect.ref_hides_siblings:
         return f"draft {dialect.draft} does not look at what stands beside $ref"

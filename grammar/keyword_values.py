@@ -1,4 +1,4 @@
-"""Checks of single keywords' values, and the 2020-12 form of arrays and bounds."""
+"""Checks of single keywords' values, for every reader of schemas."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -6,7 +6,7 @@ from typing import Any
 
 from grammar.errors import UnsupportedConstraint
 from grammar.keywords import TYPES
-from grammar.schema_document import MAX_INTEGER, Json, child
+from grammar.schema_document import MAX_INTEGER, Json
 
 Schema = dict[str, Any]
 Check = Callable[[Json, str, str], Any]
@@ -28,48 +28,6 @@ def require_object(value: Json, place: str, keyword: str) -> None:
 def require_list(value: Json, place: str, keyword: str) -> None:
     if not isinstance(value, list) or not value:
         raise refused(f"{keyword!r} is a non-empty array", place, keyword)
-
-
-def settle_arrays(schema: Schema, pointer: str, *, draft: int | None) -> Schema:
-    """Tuples of older drafts (`items` as an array) become `prefixItems`."""
-    is_tuple = isinstance(schema.get("items"), list)
-    if "prefixItems" in schema and (is_tuple or (draft is not None and draft < 2020)):
-        raise refused(
-            "prefixItems is a keyword of 2020-12", child(pointer, "prefixItems"), "prefixItems"
-        )
-    if is_tuple and draft == 2020:
-        raise refused("in 2020-12 a tuple is prefixItems", child(pointer, "items"), "items")
-    settled: Schema = {}
-    for keyword, value in schema.items():
-        if keyword == "additionalItems":
-            if is_tuple:
-                settled["items"] = value
-        elif keyword == "items" and is_tuple:
-            settled["prefixItems"] = value
-        else:
-            settled[keyword] = value
-    return settled
-
-
-def settle_bounds(schema: Schema, pointer: str, *, draft: int | None) -> Schema:
-    """Draft 4's boolean exclusive bounds become numbers."""
-    settled = dict(schema)
-    for exclusive, inclusive in (
-        ("exclusiveMinimum", "minimum"),
-        ("exclusiveMaximum", "maximum"),
-    ):
-        is_exclusive = settled.get(exclusive)
-        if not isinstance(is_exclusive, bool):
-            continue
-        place = child(pointer, exclusive)
-        if draft not in (None, 4):
-            raise refused(f"{exclusive!r} is a number", place, exclusive)
-        del settled[exclusive]
-        if is_exclusive:
-            if inclusive not in settled:
-                raise refused(f"{exclusive!r} needs {inclusive!r}", place, exclusive)
-            settled[exclusive] = settled.pop(inclusive)
-    return settled
 
 
 def _types(value: Json, place: str, keyword: str) -> Json:

@@ -1,4 +1,4 @@
-"""What is known about JSON Schema's keywords: types, drafts, annotations, and misspellings."""
+"""What is known about JSON Schema's keywords: types, drafts, annotations, constraints."""
 
 from grammar.schema_document import Json
 
@@ -25,22 +25,14 @@ TYPE_KEYWORDS = {
     ),
 }  # fmt: skip
 GENERAL_KEYWORDS = frozenset({"type", "enum", "const", "allOf", "anyOf", "oneOf", "$ref"})
-ENFORCED = GENERAL_KEYWORDS.union(*TYPE_KEYWORDS.values())
-
-# Keywords of some draft that no engine enforces.
-UNENFORCED = frozenset(
+# What every engine has a notion of; xgrammar has one of nothing else.
+BASIC = GENERAL_KEYWORDS.union(*TYPE_KEYWORDS.values())
+# Keywords that some draft gives a meaning for the output; all others are annotations.
+CONSTRAINTS = BASIC | frozenset(
     "not if then else contains minContains maxContains uniqueItems propertyNames dependencies "
     "dependentRequired dependentSchemas unevaluatedItems unevaluatedProperties $dynamicRef "
     "$recursiveRef disallow divisibleBy extends".split()
 )
-
-# Formats that are enforced, or refused where an engine cannot; all others are annotations.
-ASSERTED_FORMATS = frozenset(
-    {"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid", "uri"}
-)
-
-# Short keywords have too many innocent neighbours to be compared with.
-SPELLABLE = frozenset(k for k in ENFORCED | UNENFORCED if len(k) > 3) - {"then", "else"}
 
 DRAFTS = {
     "json-schema.org/draft-04/schema": 4,
@@ -72,35 +64,3 @@ def type_of(value: Json) -> str:
 def is_of_type(value: Json, types: frozenset[str]) -> bool:
     name = type_of(value)
     return name in types or (name == "integer" and "number" in types)
-
-
-def misspelled(keyword: str) -> str | None:
-    """The keyword of JSON Schema that an unknown one is probably meant to be.
-
-    The standard makes unknown keywords annotations, so a slip of the pen would silently
-    disable a constraint; what differs from a keyword by case, separators or one letter is
-    therefore taken for a slip. Names that begin with "x-" or "_" never are.
-    """
-    if keyword.startswith(("x-", "_")):
-        return None
-    plain = _plain(keyword)
-    for known in sorted(SPELLABLE):
-        if plain == _plain(known) or _is_one_edit_apart(plain, _plain(known)):
-            return known
-    return None
-
-
-def _plain(keyword: str) -> str:
-    return "".join(character for character in keyword.lower() if character.isalnum())
-
-
-def _is_one_edit_apart(one: str, other: str) -> bool:
-    """One letter more, less, different, or two neighbours swapped."""
-    if abs(len(one) - len(other)) > 1:
-        return False
-    start = 0
-    while start < min(len(one), len(other)) and one[start] == other[start]:
-        start += 1
-    a, b = one[start:], other[start:]
-    swapped = a[:2] == b[:2][::-1] and a[2:] == b[2:]
-    return a[1:] == b or a == b[1:] or a[1:] == b[1:] or swapped

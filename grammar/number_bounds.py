@@ -1,4 +1,4 @@
-"""Numeric bounds in the 64 bits in which the engines compute, never wider than the client's."""
+"""Numeric bounds in the 64 bits in which xgrammar computes, never wider than the client's."""
 
 import math
 from typing import Any
@@ -20,9 +20,7 @@ def tighten_bounds(schema: Schema, pointer: str) -> None:
     for keyword in (*LOWER, *UPPER):
         if keyword in schema:
             schema[keyword] = _tightened(schema[keyword], keyword, child(pointer, keyword))
-    if schema.get("type") != "integer" or "enum" in schema or "const" in schema:
-        return
-    if "multipleOf" in schema:
+    if schema.get("type") != "integer" or "multipleOf" in schema:
         return
     if not any(keyword in schema for keyword in LOWER):
         schema["minimum"] = -MAX_BOUND

@@ -65,12 +65,12 @@ class References:
     def _require_one_base(self, pointer: str, place: str) -> None:
         """An identifier below the root would change what "#" means there."""
         node = self._document
-        parent = ""
+        is_map = False  # whether the keys of `node` are names, not keywords
         for step in steps_of(pointer):
             node = node[int(step)] if isinstance(node, list) else node[step]
-            if parent not in SUBSCHEMA_MAPS and _identifier(node):
+            is_map = step in SUBSCHEMA_MAPS and not is_map
+            if not is_map and _identifier(node):
                 raise _refused("references inside a schema with its own $id", place)
-            parent = step
 
 
 def _identifier(schema: Json) -> str:

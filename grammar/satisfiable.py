@@ -1,6 +1,5 @@
 """Refuses recursion that never ends: a schema of which no finite value exists."""
 
-from collections.abc import Iterable
 from typing import Any
 
 from grammar.errors import UnsupportedConstraint
@@ -10,7 +9,7 @@ REFERENCE_PREFIX = "#/$defs/"
 
 
 def require_base_case(root: dict[str, Any]) -> None:
-    """`root` is a rebuilt schema (grammar.coverage).
+    """`root` is a rebuilt schema (grammar.xgrammar_coverage).
 
     Raises: UnsupportedConstraint where the root or a referenced schema has no finite value.
     """
@@ -41,16 +40,11 @@ def _has_finite_value(schema: Json, finite: set[str]) -> bool:
         return False
     if not all(_has_finite_value(branch, finite) for branch in schema.get("allOf", ())):
         return False
-    for keyword in ("anyOf", "oneOf"):
-        if keyword in schema and not _any_finite(schema[keyword], finite):
-            return False
+    if not any(_has_finite_value(branch, finite) for branch in schema.get("anyOf", (True,))):
+        return False
     if "enum" in schema or "const" in schema:
         return True
     return any(_type_has_value(name, schema, finite) for name in _types(schema))
-
-
-def _any_finite(schemas: Iterable[Json], finite: set[str]) -> bool:
-    return any(_has_finite_value(schema, finite) for schema in schemas)
 
 
 def _types(schema: dict[str, Any]) -> list[str]:
@@ -60,12 +54,8 @@ def _types(schema: dict[str, Any]) -> list[str]:
 
 def _type_has_value(name: str, schema: dict[str, Any], finite: set[str]) -> bool:
     if name == "object":
-        properties = schema.get("properties", {})
-        other = "patternProperties" in schema or schema.get("additionalProperties", True)
-        return all(
-            _has_finite_value(properties.get(key, other), finite)
-            for key in schema.get("required", ())
-        )
+        required = schema.get("required", ())  # xgrammar_rules: all have an entry
+        return all(_has_finite_value(schema["properties"][key], finite) for key in required)
     if name == "array":
         first = schema.get("prefixItems", [])
         needed = [*first, *[schema.get("items", True)] * max(0, _min_items(schema) - len(first))]

@@ -1,10 +1,10 @@
 """What xgrammar is given for a constraint; plain work on text, without the library."""
 
-from grammar.coverage import check_schema
 from grammar.errors import UnsupportedConstraint
 from grammar.gbnf_ebnf import ebnf_string, gbnf_to_ebnf
 from grammar.literals import checked_regex, choice_strings
 from grammar.spec import ConstraintSpec, GrammarForm, PreparedConstraint
+from grammar.xgrammar_coverage import check_schema
 from grammar.xgrammar_rules import check_xgrammar_regex
 
 JSON_OBJECT = '{"type":"object"}'
@@ -20,7 +20,7 @@ def _grammar(spec: ConstraintSpec) -> tuple[GrammarForm, str]:
     form: GrammarForm = "spaced_json_schema" if spec.allows_whitespace else "json_schema"
     match spec.kind:
         case "json_schema":
-            return form, check_schema(spec.value, "xgrammar")
+            return form, check_schema(spec.value)
         case "json_object":
             return form, JSON_OBJECT
         case "regex":

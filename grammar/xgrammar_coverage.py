@@ -1,71 +1,53 @@
-"""The static check before an engine sees a schema: enforceable as a whole, or refused.
+"""The static check before xgrammar sees a schema: enforceable as a whole, or refused.
 
 The result is not the client's text but a schema rebuilt from the keywords that were checked, in
-the client's order, so that nothing unchecked ("x-guidance", a misspelling, another draft's
-keyword) can reach an engine: annotations are dropped, referenced schemas are collected under
-`$defs`, tuples and exclusive bounds take their 2020-12 form. Each rewriting leaves the set of
-valid outputs as it is or makes it smaller, never larger.
+the client's order, so that nothing unchecked ("x-guidance", another draft's keyword) can reach the
+engine: annotations are dropped, referenced schemas are collected under `$defs`, tuples and
+exclusive bounds take their 2020-12 form. Each rewriting leaves the set of valid outputs as it is
+or makes it smaller, never larger. llguidance gets a grammar instead (grammar.schema).
 """
 
 import json
-from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 from grammar import keyword_values as values
 from grammar.disjoint import are_disjoint
 from grammar.errors import UnsupportedConstraint
-from grammar.keywords import (
-    ANNOTATIONS,
-    CONTAINERS,
-    DRAFTS,
-    ENFORCED,
-    UNENFORCED,
-    draft_uri,
-    misspelled,
-)
+from grammar.keyword_values import refused
+from grammar.keywords import BASIC, CONSTRAINTS, CONTAINERS
 from grammar.references import References
 from grammar.satisfiable import require_base_case
+from grammar.schema.dialect import Dialect, dialect_of
 from grammar.schema_document import Json, child, parse_schema
+from grammar.xgrammar_rules import xgrammar_rules
 
 MAX_DEPTH = 64
 MAX_SCHEMAS = 20_000
 
 Schema = dict[str, Any]
-SchemaEngine = Literal["llguidance", "xgrammar"]  # those that read JSON Schema themselves
-Rules = Callable[[Schema, str], Schema]
 
 
-def check_schema(text: str, engine: SchemaEngine) -> str:
-    """The schema's text in the form that `engine` enforces wholly.
+def check_schema(text: str) -> str:
+    """The schema's text in the form that xgrammar enforces wholly.
 
-    Raises: UnsupportedConstraint with the JSON Pointer of the first keyword that it does not
+    Raises: UnsupportedConstraint with the JSON Pointer of the first keyword that xgrammar does not
     enforce, or that is malformed.
     """
     document = parse_schema(text)
-    checker = SchemaChecker(document, _rules_of(engine))
     try:
-        checked = checker.check()
+        checked = _SchemaChecker(document).check()
         require_base_case(checked)
     except RecursionError as error:
         raise UnsupportedConstraint("the schema is nested too deeply") from error
     return json.dumps(checked, ensure_ascii=False, separators=(",", ":"))
 
 
-def _rules_of(engine: SchemaEngine) -> Rules:
-    from grammar.llguidance_rules import llguidance_rules
-    from grammar.xgrammar_rules import xgrammar_rules
+class _SchemaChecker:
+    """One walk over one document: keyword by keyword, then schema by schema."""
 
-    return {"llguidance": llguidance_rules, "xgrammar": xgrammar_rules}[engine]
-
-
-class SchemaChecker:
-    """One walk over one document. `rules` is the engine's part: it gets each schema after its
-    keywords were checked one by one, and refuses the combinations that the engine gets wrong."""
-
-    def __init__(self, document: Json, rules: Rules) -> None:
+    def __init__(self, document: Json) -> None:
         self._document = document
-        self._rules = rules
-        self._draft = _draft_of(document)
+        self._dialect = dialect_of(document)
         self._references = References(document)
         self._num_schemas = 0
 
@@ -91,13 +73,11 @@ class SchemaChecker:
         rebuilt: Schema = {}
         for keyword, value in schema.items():
             place = child(pointer, keyword)
-            if self._is_annotation(keyword, value, place):
-                continue
-            rebuilt[keyword] = self._value(keyword, value, place, depth=depth)
+            if not self._is_annotation(keyword, value, place):
+                rebuilt[keyword] = self._value(keyword, value, place, depth=depth)
         rebuilt = self._settle_one_of(schema, rebuilt)
-        rebuilt = values.settle_arrays(rebuilt, pointer, draft=self._draft)
-        rebuilt = values.settle_bounds(rebuilt, pointer, draft=self._draft)
-        return self._rules(rebuilt, pointer)
+        rebuilt = _settle_arrays(rebuilt, pointer, self._dialect)
+        return xgrammar_rules(_settle_bounds(rebuilt, pointer, self._dialect), pointer)
 
     def _count(self, pointer: str, depth: int) -> None:
         self._num_schemas += 1
@@ -111,21 +91,13 @@ class SchemaChecker:
             )
 
     def _is_annotation(self, keyword: str, value: Json, place: str) -> bool:
-        if keyword in ENFORCED:
+        if keyword in BASIC:
             return False
-        if keyword in ANNOTATIONS or (keyword == "uniqueItems" and value is False):
-            return True
         if keyword in CONTAINERS:
             values.require_object(value, place, keyword)
-            return True
-        if keyword in UNENFORCED:
-            raise UnsupportedConstraint(
-                f"the keyword {keyword!r} cannot be enforced", pointer=place, keyword=keyword
-            )
-        if (meant := misspelled(keyword)) is not None:
-            raise UnsupportedConstraint(
-                f"unknown keyword {keyword!r}: is {meant!r} meant?", pointer=place, keyword=keyword
-            )
+        is_silent = keyword == "uniqueItems" and value is False
+        if keyword in CONSTRAINTS and not is_silent:
+            raise refused(f"xgrammar does not enforce {keyword!r}", place, keyword)
         return True
 
     def _value(self, keyword: str, value: Json, place: str, *, depth: int) -> Any:
@@ -155,25 +127,49 @@ class SchemaChecker:
 
     def _settle_one_of(self, schema: Schema, rebuilt: Schema) -> Schema:
         """oneOf whose branches exclude each other is anyOf."""
-        branches = schema.get("oneOf")
-        if branches is None or not are_disjoint(branches, self._references.resolve):
+        if "oneOf" not in rebuilt or "anyOf" in rebuilt:
             return rebuilt
-        settled = dict(rebuilt)
-        settled.pop("oneOf")
-        if "anyOf" not in settled:
-            return {**settled, "anyOf": rebuilt["oneOf"]}
-        return {**settled, "allOf": [*settled.get("allOf", ()), {"anyOf": rebuilt["oneOf"]}]}
+        if not are_disjoint(schema["oneOf"], self._references.resolve):
+            return rebuilt
+        return {("anyOf" if key == "oneOf" else key): value for key, value in rebuilt.items()}
 
 
-def _draft_of(document: Json) -> int | None:
-    """The draft that `$schema` names; None where it names none."""
-    uri = document.get("$schema") if isinstance(document, dict) else None
-    if uri is None:
-        return None
-    if not isinstance(uri, str) or draft_uri(uri) not in DRAFTS:
-        raise UnsupportedConstraint(
-            "unknown $schema: drafts 4 to 2020-12 are understood",
-            pointer="/$schema",
-            keyword="$schema",
-        )
-    return DRAFTS[draft_uri(uri)]
+def _settle_arrays(schema: Schema, pointer: str, dialect: Dialect) -> Schema:
+    """Tuples of older drafts (`items` as an array) become `prefixItems`."""
+    is_tuple = isinstance(schema.get("items"), list)
+    if "prefixItems" in schema and (is_tuple or not dialect.knows("prefixItems")):
+        place = child(pointer, "prefixItems")
+        raise refused("prefixItems is a keyword of 2020-12", place, "prefixItems")
+    if is_tuple and not dialect.knows("additionalItems"):
+        raise refused("in 2020-12 a tuple is prefixItems", child(pointer, "items"), "items")
+    settled: Schema = {}
+    for keyword, value in schema.items():
+        if keyword == "additionalItems":
+            if is_tuple:
+                settled["items"] = value
+        elif keyword == "items" and is_tuple:
+            settled["prefixItems"] = value
+        else:
+            settled[keyword] = value
+    return settled
+
+
+def _settle_bounds(schema: Schema, pointer: str, dialect: Dialect) -> Schema:
+    """Draft 4's boolean exclusive bounds become numbers."""
+    settled = dict(schema)
+    for exclusive, inclusive in (
+        ("exclusiveMinimum", "minimum"),
+        ("exclusiveMaximum", "maximum"),
+    ):
+        is_exclusive = settled.get(exclusive)
+        if not isinstance(is_exclusive, bool):
+            continue
+        place = child(pointer, exclusive)
+        if dialect.is_declared and dialect.draft > 4:
+            raise refused(f"{exclusive!r} is a number", place, exclusive)
+        del settled[exclusive]
+        if is_exclusive:
+            if inclusive not in settled:
+                raise refused(f"{exclusive!r} needs {inclusive!r}", place, exclusive)
+            settled[exclusive] = settled.pop(inclusive)
+    return settled

@@ -1,23 +1,24 @@
-"""The static check: what reaches an engine, what is refused and where."""
+"""The static check: what reaches xgrammar, what is refused and where."""
 
 import json
 from typing import Any
 
 import pytest
 
-from grammar.coverage import MAX_DEPTH, check_schema
 from grammar.errors import UnsupportedConstraint
-from grammar.keywords import ASSERTED_FORMATS, misspelled
+from grammar.schema.formats import ASSERTED_FORMATS
+from grammar.xgrammar_coverage import MAX_DEPTH, check_schema
+from grammar.xgrammar_rules import FORMATS
 
 
-def checked(schema: Any, engine: Any = "llguidance") -> Any:
+def checked(schema: Any) -> Any:
     text = schema if isinstance(schema, str) else json.dumps(schema)
-    return json.loads(check_schema(text, engine))
+    return json.loads(check_schema(text))
 
 
-def refusal(schema: Any, engine: Any = "llguidance") -> UnsupportedConstraint:
+def refusal(schema: Any) -> UnsupportedConstraint:
     with pytest.raises(UnsupportedConstraint) as caught:
-        checked(schema, engine)
+        checked(schema)
     return caught.value
 
 
@@ -26,14 +27,11 @@ def test_annotations_and_unknown_formats_do_not_reach_the_engine() -> None:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": "https://example.com/s",
         "title": "t",
-        "description": "d",
         "default": 1,
         "examples": [1],
-        "deprecated": True,
         "readOnly": True,
-        "$comment": "c",
         "x-order": 3,
-        "javaType": "String",
+        "requried": ["a"],
         "type": "string",
         "format": "color",
         "uniqueItems": False,
@@ -41,18 +39,22 @@ def test_annotations_and_unknown_formats_do_not_reach_the_engine() -> None:
     assert checked(schema) == {"type": "string"}
 
 
-@pytest.mark.parametrize("name", sorted(ASSERTED_FORMATS))
-def test_asserted_formats_reach_the_engine(name: str) -> None:
-    assert checked({"type": "string", "format": name})["format"] == name
+@pytest.mark.parametrize("name", ASSERTED_FORMATS)
+def test_asserted_formats_reach_the_engine_if_it_is_sound_on_them(name: str) -> None:
+    schema = {"type": "string", "format": name}
+    if name in FORMATS:
+        assert checked(schema) == schema
+    else:
+        assert refusal(schema).pointer == "/format"
 
 
 def test_engine_options_in_a_schema_do_not_reach_the_engine() -> None:
-    assert "x-guidance" not in checked({"type": "object", "x-guidance": {"lenient": True}})
+    assert checked({"type": "object", "x-guidance": {"lenient": True}}) == {"type": "object"}
 
 
 def test_the_order_of_keys_is_kept() -> None:
-    schema = '{"type":"object","properties":{"z":{},"a":{},"m":{}},"required":["m","z"]}'
-    rebuilt = checked(schema)
+    properties = '"properties":{"z":{},"a":{},"m":{}}'
+    rebuilt = checked(f'{{"type":"object",{properties},"required":["m","z","m"]}}')
     assert list(rebuilt["properties"]) == ["z", "a", "m"]
     assert rebuilt["required"] == ["m", "z"]
 
@@ -87,8 +89,14 @@ def test_a_reference_by_the_schemas_own_id_is_local() -> None:
     assert checked(schema)["$defs"] == {"d0": {"type": "null"}}
 
 
+def test_properties_that_are_named_like_keywords_are_no_identifiers() -> None:
+    inner = {"$id": {"type": "null"}, "properties": {"$ref": "#/properties/$id"}}
+    assert checked({"type": "object", "properties": inner})["$defs"] == {"d0": {"type": "null"}}
+
+
 def test_keys_with_percent_signs_are_taken_as_they_are() -> None:
     schema = {
+        "type": "object",
         "properties": {"50%25": {"$ref": "#/$defs/a%2525"}},
         "$defs": {"a%25": {"type": "null"}},
     }
@@ -96,15 +104,10 @@ def test_keys_with_percent_signs_are_taken_as_they_are() -> None:
 
 
 @pytest.mark.parametrize("target", [{"type": 3}, {"required": [[]]}, {"properties": 1}, [], "x"])
-def test_a_malformed_target_of_a_reference_is_refused_where_it_stands(target: Any) -> None:
+def test_a_malformed_target_of_a_reference_is_refused(target: Any) -> None:
     branch = {"type": "object", "properties": {"k": {}}, "required": ["k"]}
     schema = {"oneOf": [{"$ref": "#/$defs/a"}, branch], "$defs": {"a": target}}
     assert refusal(schema).reason
-
-
-def test_a_deeply_nested_literal_is_refused() -> None:
-    error = refusal('{"const":' + "[" * 900 + "]" * 900 + "}")
-    assert (error.pointer, "deep" in error.reason) == ("/const", True)
 
 
 def test_definitions_that_nothing_refers_to_are_not_checked() -> None:
@@ -114,13 +117,22 @@ def test_definitions_that_nothing_refers_to_are_not_checked() -> None:
 def test_older_drafts_take_their_new_form() -> None:
     schema = {
         "$schema": "http://json-schema.org/draft-04/schema#",
-        "items": [{"minimum": 3, "exclusiveMinimum": True}, {"type": "null"}],
-        "additionalItems": {"maximum": 5, "exclusiveMaximum": False},
+        "type": "array",
+        "items": [
+            {"type": "integer", "minimum": 3, "exclusiveMinimum": True, "maximum": 9},
+            {"type": "null"},
+        ],
+        "additionalItems": {"type": "number", "maximum": 5, "exclusiveMaximum": False},
     }
-    assert checked(schema) == {
-        "prefixItems": [{"exclusiveMinimum": 3}, {"type": "null"}],
-        "items": {"maximum": 5},
-    }
+    first, second = checked(schema)["prefixItems"]
+    assert first == {"type": "integer", "maximum": 9, "exclusiveMinimum": 3}
+    assert (second, checked(schema)["items"]) == (
+        {"type": "null"},
+        {"type": "number", "maximum": 5},
+    )
+
+
+DISCRIMINATED = {"type": "object", "properties": {"k": {"const": "a"}}, "required": ["k"]}
 
 
 @pytest.mark.parametrize(
@@ -129,13 +141,10 @@ def test_older_drafts_take_their_new_form() -> None:
         [{"type": "string"}, {"type": "integer"}, {"type": ["null", "boolean"]}],
         [{"const": 1}, {"const": True}, {"enum": ["a", 2]}],
         [{"enum": [[1]]}, {"enum": [[2], {"a": 1}]}],
-        [
-            {"type": "object", "properties": {"k": {"const": "a"}}, "required": ["k"]},
-            {"type": "object", "properties": {"k": {"const": "b"}}, "required": ["k"]},
-        ],
+        [DISCRIMINATED, {**DISCRIMINATED, "properties": {"k": {"const": "b"}}}],
         [{"$ref": "#/$defs/A"}, {"$ref": "#/$defs/B"}],
         [
-            {"type": "object", "required": ["a"]},
+            {"type": "object", "properties": {"a": {}}, "required": ["a"]},
             {"type": "object", "properties": {"b": {}}, "additionalProperties": False},
         ],
     ],
@@ -157,10 +166,6 @@ def test_one_of_over_exclusive_branches_is_any_of(branches: list[Any]) -> None:
         [{"type": "string"}, {"type": "string"}],
         [{"type": "array", "items": {"const": 1}}, {"type": "array", "items": {"const": 2}}],
         [
-            {"properties": {"k": {"const": "a"}}, "required": ["k"]},
-            {"properties": {"k": {"const": "b"}}, "required": ["k"]},
-        ],
-        [
             {"type": "object", "properties": {"k": {"const": "a"}}},
             {"type": "object", "properties": {"k": {"const": "b"}}},
         ],
@@ -175,44 +180,28 @@ def test_one_of_over_branches_that_may_overlap_is_refused(branches: list[Any]) -
     ("schema", "pointer"),
     [
         ({"type": "banana"}, "/type"),
-        ({"type": []}, "/type"),
-        ({"type": ["string", "string"]}, "/type"),
-        ({"properties": 3}, "/properties"),
         ({"properties": {"a~/b": 3}}, "/properties/a~0~1b"),
-        ({"required": "a"}, "/required"),
         ({"required": [1]}, "/required"),
-        ({"required": True}, "/required"),
         ({"enum": []}, "/enum"),
-        ({"anyOf": []}, "/anyOf"),
-        ({"anyOf": {}}, "/anyOf"),
         ({"anyOf": [{"type": "null"}, 1]}, "/anyOf/1"),
-        ({"items": 1}, "/items"),
-        ({"minLength": -1}, "/minLength"),
-        ({"minLength": 1.5}, "/minLength"),
-        ({"minItems": 10**6}, "/minItems"),
-        ({"maximum": "3"}, "/maximum"),
-        ({"multipleOf": 0}, "/multipleOf"),
-        ({"type": "number", "multipleOf": 0.1}, "/multipleOf"),
-        ({"pattern": 1}, "/pattern"),
-        ({"pattern": "(?=a)"}, "/pattern"),
-        ({"pattern": r"(a)\1"}, "/pattern"),
-        ({"patternProperties": {"(?<!a)b": {}}}, "/patternProperties/(?<!a)b"),
+        ({"type": "array", "minItems": 10**6}, "/minItems"),
+        ({"type": "string", "pattern": "(?=a)"}, "/pattern"),
         ({"$ref": "#/nope"}, "/$ref"),
-        ({"$ref": 1}, "/$ref"),
         ({"$ref": "https://example.com/remote.json"}, "/$ref"),
         ({"$ref": "#anchor"}, "/$ref"),
         ({"$defs": []}, "/$defs"),
         ({"$schema": "https://example.com/dialect"}, "/$schema"),
-        ({"$schema": 7}, "/$schema"),
         ({"not": {}}, "/not"),
-        ({"items": {"uniqueItems": True}}, "/items/uniqueItems"),
+        ({"type": "array", "items": {"uniqueItems": True}}, "/items/uniqueItems"),
         ({"if": True}, "/if"),
         ({"$dynamicRef": "#a"}, "/$dynamicRef"),
-        ({"type": "object", "minProperties": 2}, "/minProperties"),
-        ({"const": "a\u0001"}, "/const"),
-        ({"minimum": 10**30}, "/minimum"),
+        ({"type": "integer", "minimum": 10**30}, "/minimum"),
         (
-            {"properties": {"a": {"$id": "https://e.com/a", "items": {"$ref": "#/b"}, "b": {}}}},
+            {
+                "type": "object",
+                "properties": {"a": {"$id": "https://e.com/a", "items": {"$ref": "#/b"}}},
+                "b": {},
+            },
             "/properties/a/items/$ref",
         ),
         (
@@ -220,6 +209,10 @@ def test_one_of_over_branches_that_may_overlap_is_refused(branches: list[Any]) -
             "/prefixItems",
         ),
         ({"$schema": "https://json-schema.org/draft/2020-12/schema", "items": [{}]}, "/items"),
+        (
+            {"$schema": "https://json-schema.org/draft/2020-12/schema", "exclusiveMinimum": True},
+            "/exclusiveMinimum",
+        ),
     ],
 )
 def test_malformed_and_unsupported_schemas_are_refused_with_their_place(
@@ -229,50 +222,39 @@ def test_malformed_and_unsupported_schemas_are_refused_with_their_place(
 
 
 @pytest.mark.parametrize(
-    ("keyword", "meant"),
+    ("schema", "pointer"),
     [
-        ("requried", "required"),
-        ("minlength", "minLength"),
-        ("additional_properties", "additionalProperties"),
-        ("propertes", "properties"),
-        ("anyof", "anyOf"),
-        ("patterns", "pattern"),
-        ("required:", "required"),
+        ({"minLength": 1}, "/minLength"),
+        ({"type": "string", "pattern": '["]'}, "/pattern"),
+        ({"type": "string", "pattern": r"\\"}, "/pattern"),
+        ({"type": "string", "pattern": "[A-z]"}, "/pattern"),
+        ({"type": "string", "pattern": "[ -~]"}, "/pattern"),
+        ({"type": "string", "pattern": "[a-z-~]"}, "/pattern"),
+        ({"type": "string", "pattern": "a^b"}, "/pattern"),
+        ({"type": "string", "pattern": "a", "format": "uuid"}, "/format"),
+        ({"type": "number", "minimum": 0.1234567}, "/minimum"),
+        (
+            {"type": "object", "properties": {"a": {}}, "additionalProperties": {}},
+            "/additionalProperties",
+        ),
+        ({"type": "object", "patternProperties": {"a": {}}}, "/patternProperties"),
+        ({"type": "object", "minProperties": 1}, "/minProperties"),
+        ({"type": "object", "required": ["a"]}, "/required"),
+        ({"allOf": [{}, {}]}, "/allOf"),
+        ({"anyOf": [{}], "oneOf": [False]}, "/anyOf"),
+        ({"enum": [1], "minimum": 1}, "/enum"),
     ],
 )
-def test_a_misspelled_keyword_is_refused_by_name(keyword: str, meant: str) -> None:
-    error = refusal({"type": "object", "properties": {"a": {keyword: 1}}})
-    assert error.pointer == f"/properties/a/{keyword}"
-    assert repr(meant) in error.reason
+def test_xgrammar_is_given_only_what_it_enforces(schema: Any, pointer: str) -> None:
+    assert refusal(schema).pointer == pointer
 
 
-@pytest.mark.parametrize(
-    "keyword", ["x-required", "_format", "readonly", "javaType", "preferredOrder", "links", "note"]
-)
-def test_other_unknown_keywords_are_annotations(keyword: str) -> None:
-    assert misspelled(keyword) is None
-    assert checked({keyword: 1, "type": "null"}) == {"type": "null"}
+def test_open_objects_are_closed() -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "null"}}}
+    assert checked(schema)["additionalProperties"] is False
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "{",
-        "[]",
-        '"a"',
-        "1",
-        "null",
-        "false",
-        '{"type":"null","type":"string"}',
-        '{"const":NaN}',
-        '{"const":1e999}',
-        '{"const":"\\ud800"}',
-        '{"maximum":' + "9" * 400 + "}",
-        '{"items":' * 5000 + "{}" + "}" * 5000,
-        '{"description":"' + "x" * 1_000_001 + '"}',
-    ],
-)
+@pytest.mark.parametrize("text", ["", "[]", "null", "false", '{"const":NaN}'])
 def test_text_that_is_no_schema_is_refused(text: str) -> None:
     assert refusal(text).reason
 
@@ -285,11 +267,14 @@ def test_schemas_are_nested_only_so_deep() -> None:
     def nested(depth: int) -> Any:
         schema: Any = {"type": "null"}
         for _ in range(depth):
-            schema = {"items": schema}
+            schema = {"type": "array", "items": schema}
         return schema
 
     assert checked(nested(MAX_DEPTH))
     assert "nested" in refusal(nested(MAX_DEPTH + 1)).reason
+
+
+NEEDED = {"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]}
 
 
 @pytest.mark.parametrize(
@@ -297,10 +282,10 @@ def test_schemas_are_nested_only_so_deep() -> None:
     [
         {"$ref": "#"},
         {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}},
-        {"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]},
+        NEEDED,
         {"type": "array", "items": {"$ref": "#"}, "minItems": 1},
         {"type": "array", "prefixItems": [{"$ref": "#"}], "minItems": 1},
-        {"allOf": [{"type": "null"}, {"$ref": "#"}]},
+        {"allOf": [{"$ref": "#"}]},
         {"anyOf": [{"$ref": "#"}, False]},
     ],
 )
@@ -312,7 +297,7 @@ def test_recursion_without_a_base_case_is_refused(schema: Any) -> None:
     "schema",
     [
         {"type": "object", "properties": {"a": {"$ref": "#"}}},
-        {"type": ["object", "null"], "properties": {"a": {"$ref": "#"}}, "required": ["a"]},
+        {**NEEDED, "type": ["object", "null"]},
         {"anyOf": [{"type": "array", "items": {"$ref": "#"}, "minItems": 1}, {"type": "null"}]},
         {"type": "array", "prefixItems": [{"$ref": "#"}]},
     ],
@@ -329,59 +314,14 @@ def test_recursion_with_a_base_case_is_kept(schema: Any) -> None:
         ("maximum", -(2**53) - 1, -(2**53) - 2),
         ("maximum", 2**63 - 1, 2**63 - 1024),
         ("maximum", 1e300, 2**63 - 1024),
-        ("minimum", 0.1, 0.1),
+        ("minimum", -1e300, -(2**63) + 1024),
     ],
 )
 def test_bounds_are_rounded_inwards(bound: str, given: float, kept: float) -> None:
-    assert checked({"type": "number", bound: given})[bound] == kept
+    assert checked({"type": "integer", bound: given})[bound] == kept
     assert kept <= given if bound == "maximum" else kept >= given
 
 
-@pytest.mark.parametrize(
-    ("pattern", "translated"),
-    [
-        (r"^a-b$", r"^a-b$"),
-        (r"[^[&]", r"[^\[\&]"),
-        (r"\d", "[[0-9]]"[1:-1]),
-        (r"\.\<\>", r"\.<>"),
-        (".", r"[^\n\r\x{2028}\x{2029}]"),
-    ],
-)
-def test_patterns_keep_their_ecma_meaning(pattern: str, translated: str) -> None:
-    assert checked({"type": "string", "pattern": pattern})["pattern"] == translated
-
-
-@pytest.mark.parametrize("pattern", ["[]", "[^]", "[a", "a\\", "(?i)a", "a{,3}", r"\Aa", "[a--b]"])
-def test_patterns_that_dialects_read_differently_are_refused(pattern: str) -> None:
-    assert refusal({"pattern": pattern}).keyword == "pattern"
-
-
-@pytest.mark.parametrize(
-    ("schema", "pointer"),
-    [
-        ({"minLength": 1}, "/minLength"),
-        ({"type": "string", "pattern": '["]'}, "/pattern"),
-        ({"type": "string", "pattern": r"\\"}, "/pattern"),
-        ({"type": "string", "pattern": "[A-z]"}, "/pattern"),
-        ({"type": "string", "pattern": "[ -~]"}, "/pattern"),
-        ({"type": "string", "pattern": "[a-z-~]"}, "/pattern"),
-        ({"type": "string", "pattern": "a^b"}, "/pattern"),
-        ({"type": "string", "pattern": "a", "format": "uuid"}, "/format"),
-        ({"type": "string", "format": "date"}, "/format"),
-        ({"type": "number", "minimum": 0.1234567}, "/minimum"),
-        (
-            {"type": "object", "properties": {"a": {}}, "additionalProperties": {}},
-            "/additionalProperties",
-        ),
-        ({"allOf": [{}, {}]}, "/allOf"),
-        ({"enum": [1], "minimum": 1}, "/enum"),
-    ],
-)
-def test_xgrammar_is_given_only_what_it_enforces(schema: Any, pointer: str) -> None:
-    assert refusal(schema, "xgrammar").pointer == pointer
-
-
-def test_xgrammar_gets_open_objects_closed() -> None:
-    schema = {"type": "object", "properties": {"a": {"type": "null"}}}
-    assert checked(schema, "xgrammar")["additionalProperties"] is False
-    assert "additionalProperties" not in checked(schema, "llguidance")
+def test_an_integer_is_given_the_bounds_of_64_bits() -> None:
+    schema = {"type": "integer", "minimum": 3}
+    assert checked(schema) == {**schema, "maximum": 2**63 - 1024}
