@@ -13,9 +13,15 @@ SIGNS = {"(": "(?:", ")": ")", "|": "|", "*": "*", "+": "+", "?": "?", "{": "{",
 
 def lark_to_regex(lark: str) -> str:
     """Raises: UnsupportedConstraint for recursion, and for terminals with & or ~."""
+    try:
+        words = list(lark_words(lark))
+    except UnsupportedConstraint as error:  # & and ~, which clients may not write
+        raise UnsupportedConstraint(
+            "strings that must not fit a pattern cannot be written in a regex"
+        ) from error
     bodies: dict[str, list[Word]] = {}
     line: list[Word] = []
-    for word in lark_words(lark):
+    for word in words:
         if word.kind not in ("newline", "end"):
             line.append(word)
         elif line:
@@ -56,5 +62,5 @@ class _Inliner:
         if word.kind == "number":
             return word.text
         if word.text not in SIGNS:
-            raise UnsupportedConstraint(f"{word.text!r} cannot be written in a regex")
+            raise UnsupportedConstraint(f"{word.text} cannot be written in a regex")
         return SIGNS[word.text]

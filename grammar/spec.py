@@ -5,6 +5,7 @@ a grammar in the engine's own notation, ready to be built into a matcher.
 """
 
 import hashlib
+import re
 from typing import Literal
 
 import msgspec
@@ -16,6 +17,7 @@ EngineName = Literal["llguidance", "xgrammar", "outlines"]
 EngineChoice = Literal[EngineName, "auto"]
 GrammarForm = Literal["lark", "json_schema", "spaced_json_schema", "regex", "ebnf"]
 Enforcement = Literal["enforced", "checked"]
+GBNF_RULE = re.compile(r"^[ \t]*[\w-]+\s*::=", re.MULTILINE)
 
 
 class ConstraintSpec(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -50,6 +52,12 @@ class Reasoning(msgspec.Struct, frozen=True, omit_defaults=True):
     end_ids: tuple[int, ...]
     start_ids: tuple[int, ...] = ()
     is_open: bool = False
+
+
+def grammar_kind(text: str) -> Literal["gbnf", "lark"]:
+    """Which of the two notations a grammar is in that a client sends under one name: GBNF and its
+    relatives define rules with "::=", Lark with ":"."""
+    return "gbnf" if GBNF_RULE.search(text) else "lark"
 
 
 class Gap(msgspec.Struct, frozen=True):

@@ -19,7 +19,7 @@ from tests.grammar_walk import Texts, json_schema
 from tests.property.grammar_schemas import schemas
 from tests.small_vocabulary import small_vocabulary
 
-ENGINES: list[EngineName] = ["llguidance", "xgrammar"]
+ENGINES: list[EngineName] = ["llguidance", "xgrammar", "outlines"]
 SETTINGS = settings(
     max_examples=100,
     deadline=None,

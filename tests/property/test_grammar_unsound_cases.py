@@ -86,7 +86,7 @@ def loaded(name: EngineName) -> tuple[GrammarEngine, Texts]:
     return load_engine(name, small_vocabulary()), Texts(small_vocabulary())
 
 
-@pytest.mark.parametrize("name", ["llguidance", "xgrammar"])
+@pytest.mark.parametrize("name", ["llguidance", "xgrammar", "outlines"])
 @pytest.mark.parametrize("case", UNSOUND_CASES)
 def test_an_invalid_instance_is_impossible_or_the_schema_is_refused(
     name: EngineName, case: str
@@ -101,6 +101,8 @@ def test_an_invalid_instance_is_impossible_or_the_schema_is_refused(
     else:
         assert not texts.accepts(matcher, text)
         return
+    if name == "outlines" and not refusal.pointer:
+        return  # no keyword is to blame: the whole cannot be written as one regex
     assert refusal.pointer.startswith("/")
     assert refusal.keyword == refusal.pointer.rsplit("/", 1)[-1]
 

@@ -32,7 +32,7 @@ def vocabulary() -> Vocabulary:
 
 
 @needs_model
-@pytest.mark.parametrize("name", ["llguidance", "xgrammar"])
+@pytest.mark.parametrize("name", ["llguidance", "xgrammar", "outlines"])
 def test_outputs_through_the_default_vocabulary_fit_the_schema(name: EngineName) -> None:
     matcher = compile_constraint(
         load_engine(name, vocabulary()), ConstraintSpec("json_schema", json.dumps(SCHEMA), name)

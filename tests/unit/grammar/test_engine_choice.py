@@ -46,7 +46,8 @@ def no_engine(name: EngineName) -> GrammarEngine:
     [
         ({"llguidance": "enforced", "xgrammar": "enforced", "outlines": "enforced"}, "llguidance"),
         ({"llguidance": "checked", "xgrammar": "enforced"}, "xgrammar"),
-        ({"llguidance": "refused", "outlines": "enforced", "xgrammar": "enforced"}, "outlines"),
+        ({"llguidance": "refused", "outlines": "enforced", "xgrammar": "enforced"}, "xgrammar"),
+        ({"llguidance": "checked", "outlines": "enforced", "xgrammar": "checked"}, "outlines"),
         ({"llguidance": "checked", "outlines": "checked"}, "llguidance"),
         ({"llguidance": "refused", "xgrammar": "checked"}, "xgrammar"),
     ],
@@ -104,4 +105,4 @@ print(sorted({{"torch", "xgrammar", "outlines_core", "llguidance"}} & set(sys.mo
     output = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout
-    assert output.split("\n")[:2] == ["outlines", "[]"]
+    assert output.split("\n")[:2] == ["xgrammar", "[]"]

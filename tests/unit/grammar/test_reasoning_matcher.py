@@ -97,8 +97,10 @@ def test_markers_of_several_tokens_must_come_in_a_row() -> None:
 def test_an_end_marker_lies_inside_the_block() -> None:
     """Its first token was the start marker's."""
     gate = matcher(Reasoning(end_ids=(OPEN, CLOSE), start_ids=(OPEN,)))
-    assert gate.accept([OPEN, CLOSE]) == 2
-    assert allowed(gate) == FREE
+    assert gate.accept([OPEN]) == 1
+    for one in (gate.fork(), gate):
+        assert one.accept([CLOSE]) == 1
+        assert allowed(one) == FREE
 
 
 def test_an_answer_that_begins_like_the_marker_stays_possible() -> None:

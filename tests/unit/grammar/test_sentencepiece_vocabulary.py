@@ -21,7 +21,7 @@ PIECES = (
     "nam", "na", "am", "me", "12", f"{SPACE}1", SPACE * 2,
     *(chr(code) for code in range(33, 127)), SPACE, "é",
 )  # fmt: skip
-ENGINES: tuple[EngineName, ...] = ("llguidance", "xgrammar")
+ENGINES: tuple[EngineName, ...] = ("llguidance", "xgrammar", "outlines")
 
 
 @cache
@@ -104,7 +104,12 @@ def test_random_answers_fit_their_schema(
 def test_a_space_where_none_may_stand_is_not_let_through_inside_a_piece(
     engine: GrammarEngine, engine_name: EngineName, texts: Texts
 ) -> None:
-    matcher = compile_constraint(engine, json_schema({"type": "object"}, engine_name))
+    schema = {
+        "type": "object",
+        "properties": {"name": {"type": "null"}},
+        "additionalProperties": False,
+    }
+    matcher = compile_constraint(engine, json_schema(schema, engine_name))
     allowed = {texts.decode([token_id]) for token_id in texts.allowed(matcher)}
     assert "{" in allowed
     assert not {text for text in allowed if text.startswith(" ")}
