@@ -13,7 +13,7 @@ import msgspec
 
 from gateway.errors import InvalidRequest
 from gateway.schemas.constraints import ConstraintFields, StructuredOutputs
-from grammar.spec import ConstraintKind, ConstraintSpec, EngineChoice
+from grammar.spec import ConstraintKind, ConstraintSpec, EngineChoice, grammar_kind
 
 # A string of JSON, or whitespace outside of strings.
 _STRING_OR_SPACE = re.compile(r'("(?:[^"\\]|\\.)*")|[ \t\r\n]+', re.DOTALL)
@@ -124,8 +124,8 @@ def _choice(value: Any) -> Reading:
 
 
 def _grammar(value: Any) -> Reading:
-    """Two notations share the fields: rules of GBNF have `::=`, those of Lark a colon."""
-    return "gbnf" if "::=" in value else "lark", value
+    """Two notations share the fields."""
+    return grammar_kind(value), value
 
 
 # Every field that is a constraint.
