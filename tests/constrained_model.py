@@ -15,7 +15,7 @@ from tokenizers import Tokenizer
 from grammar.engines import load_engine
 from grammar.matcher import Matcher, Vocabulary, compile_constraint
 from grammar.spec import ConstraintSpec, PreparedConstraint
-from runtime.config import RuntimeConfig
+from runtime.config import DTypeName, RuntimeConfig
 from runtime.grammar_builder import GrammarBuilder
 from runtime.messages import Sampling, Submit
 from runtime.model_source import open_model
@@ -144,13 +144,13 @@ def assert_valid(schema: Any, text: str) -> None:
     assert [error.message for error in validator.iter_errors(json.loads(text))] == [], text
 
 
-def load_byte_model(folder: Path) -> RealModel:
+def load_byte_model(folder: Path, *, dtype: DTypeName = "float32") -> RealModel:
     """A random model, written to `folder`, whose tokens are single bytes."""
     from runtime.model_runner import load_executor  # brings torch
 
     path = write_tiny_model(folder, vocab_size=BYTE_VOCAB_SIZE)
     config = RuntimeConfig(
-        model=str(path), dtype="float32", device="cpu", kv_memory_bytes=8 * 1024 * 1024
+        model=str(path), dtype=dtype, device="cpu", kv_memory_bytes=8 * 1024 * 1024
     )
     source = open_model(config.model)
     loaded = load_executor(source, config)
