@@ -1,10 +1,13 @@
 """A ConstraintProbe that compiles nothing: remembers what it was asked, refuses what it is told."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from grammar.errors import GrammarError
-from grammar.spec import ConstraintSpec, Gap, PreparedConstraint
+from grammar.spec import ConstraintSpec, Gap, GrammarForm, PreparedConstraint
+
+Prepare = Callable[[ConstraintSpec], PreparedConstraint]
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,13 +18,15 @@ class FakeReport:
 
 
 class FakeConstraintProbe:
-    """`error` is raised by check(); `gaps` are those of every constraint. While `is_held`, check()
-    waits for ever; `num_waiting` says how many do, and `reached` is set when the first begins to.
+    """`error` is raised by check(); `gaps` are those of every constraint, unless a test sets
+    `prepare`. While `is_held`, check() waits for ever; `num_waiting` says how many do, and
+    `reached` is set when the first begins to.
     """
 
     def __init__(self, error: GrammarError | None = None) -> None:
         self.error = error
         self.gaps: tuple[Gap, ...] = ()
+        self.prepare: Prepare = self._as_asked
         self.is_held = False
         self.num_waiting = 0
         self.reached = asyncio.Event()
@@ -45,6 +50,10 @@ class FakeConstraintProbe:
                 self.num_waiting -= 1
         if self.error is not None:
             raise self.error
-        engine = "llguidance" if spec.engine == "auto" else spec.engine
-        prepared = PreparedConstraint(engine, "json_schema", spec.value, self.gaps)
+        prepared = self.prepare(spec)
         return FakeReport(cached=is_cached, compile_ms=1.0, prepared=prepared)
+
+    def _as_asked(self, spec: ConstraintSpec) -> PreparedConstraint:
+        engine = "llguidance" if spec.engine == "auto" else spec.engine
+        form: GrammarForm = "regex" if spec.kind == "regex" else "json_schema"
+        return PreparedConstraint(engine, form, spec.value, self.gaps)

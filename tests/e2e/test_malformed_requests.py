@@ -42,7 +42,7 @@ WRONG_CONSTRAINTS = {
         {FORMAT: schema({"$ref": "#/nope"})}, "invalid_json_schema", FORMAT
     ),
     "keyword that is not enforced": Wrong(
-        {FORMAT: schema({"type": "array", "items": {"type": "object", "not": {}}})},
+        {FORMAT: schema({"type": "array", "items": {"multipleOf": 0.01}})},
         "invalid_json_schema",
         FORMAT,
     ),
@@ -126,7 +126,7 @@ async def test_body_that_is_no_object_is_refused_and_harms_nothing(
 @pytest.mark.parametrize(
     ("value", "pointer"),
     [
-        ({"type": "array", "items": {"type": "object", "not": {}}}, "/items/not"),
+        ({"type": "array", "items": {"multipleOf": 0.01}}, "/items/multipleOf"),
         ({"properties": {"a/b": {"uniqueItems": True}}}, "/properties/a~1b/uniqueItems"),
         ({"$defs": {"x": {"type": "banana"}}, "$ref": "#/$defs/x"}, "/$defs/x/type"),
     ],

@@ -140,7 +140,7 @@ async def test_everything_the_runtime_needs_is_in_the_submit() -> None:
             prompt_token_ids=[1, 2],
             sampling=Sampling(max_tokens=32, temperature=0.5, seed=7),
             num_choices=2,
-            constraint=PreparedConstraint("llguidance", "json_schema", "a+"),
+            constraint=PreparedConstraint("llguidance", "regex", "a+"),
             namespace=b"salt",
             queue_deadline_ns=2**62,
             deadline_ns=2**62 + 1,
