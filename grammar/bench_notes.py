@@ -8,16 +8,13 @@ from grammar.bench_frames import Compiled, KeywordNote
 from grammar.keywords import ANNOTATIONS, CONSTRAINTS, CONTAINERS
 from grammar.schema.dialect import Dialect, dialect_of
 from grammar.schema.formats import ASSERTED_FORMATS
+from grammar.schema.subschemas import inner_schemas
 from grammar.schema_document import Json, child
 
-SCHEMA = ("not if then else items additionalItems additionalProperties contains propertyNames "
-          "unevaluatedItems unevaluatedProperties").split()  # fmt: skip
-SCHEMA_LIST = "allOf anyOf oneOf prefixItems items".split()
 PARTNERS = {
     "then": "if", "else": "if", "minContains": "contains", "maxContains": "contains",
     "additionalItems": "items",
 }  # fmt: skip
-SCHEMA_MAP = "properties patternProperties $defs definitions dependentSchemas dependencies".split()
 
 
 def keyword_notes(schema: str, compiled: Compiled) -> tuple[KeywordNote, ...]:
@@ -54,12 +51,7 @@ def keywords_of(document: Json) -> Iterator[tuple[str, str, dict[str, Any]]]:
         for keyword, value in schema.items():
             place = child(pointer, keyword)
             yield place, keyword, schema
-            if keyword in SCHEMA_MAP and isinstance(value, dict):
-                inner += [(child(place, key), member) for key, member in value.items()]
-            elif keyword in SCHEMA_LIST and isinstance(value, list):
-                inner += [(child(place, index), member) for index, member in enumerate(value)]
-            elif keyword in SCHEMA:
-                inner.append((place, value))
+            inner += [(child(place, *steps), one) for steps, one in inner_schemas(keyword, value)]
         waiting += reversed(inner)
 
 

@@ -3,10 +3,11 @@
 import math
 from collections.abc import Callable, Iterable
 from typing import Any
+from urllib.parse import urlsplit
 
 from grammar.errors import UnsupportedConstraint
 from grammar.keywords import TYPES
-from grammar.schema_document import MAX_INTEGER, Json
+from grammar.schema_document import MAX_INTEGER, Json, child
 
 Schema = dict[str, Any]
 Check = Callable[[Json, str, str], Any]
@@ -99,17 +100,48 @@ def count(value: Json, place: str, keyword: str) -> int:
     return int(number)
 
 
-def _required(value: Json, place: str, keyword: str) -> list[str]:
+def _boolean(value: Json, place: str, keyword: str) -> bool:
+    if not isinstance(value, bool):
+        raise refused(f"{keyword!r} is a boolean", place, keyword)
+    return value
+
+
+def _uri(value: Json, place: str, keyword: str) -> str:
+    text = _string(value, place, keyword)
+    try:
+        urlsplit(text)
+    except ValueError as error:
+        raise refused(f"{keyword!r} is no URI: {error}", place, keyword) from error
+    return text
+
+
+def _names(value: Json, place: str, keyword: str) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
-        raise refused("'required' is an array of strings", place, keyword)
+        raise refused(f"{keyword!r} is an array of strings", place, keyword)
     return list(dict.fromkeys(value))
+
+
+def _lists_of_names(value: Json, place: str, keyword: str) -> Json:
+    require_object(value, place, keyword)
+    for name, wanted in value.items():
+        if not isinstance(wanted, list) or not all(isinstance(one, str) for one in wanted):
+            raise refused(f"{keyword!r} has arrays of strings", child(place, name), keyword)
+    return value
+
+
+def _dependencies(value: Json, place: str, keyword: str) -> Json:
+    """Of each property a schema, or names; draft 3 also had a single name."""
+    require_object(value, place, keyword)
+    lists = {name: wanted for name, wanted in value.items() if isinstance(wanted, list)}
+    _lists_of_names(lists, place, keyword)
+    return value
 
 
 CHECKS: dict[str, Check] = {
     "type": _types,
     "enum": _enum,
     "const": _literal,
-    "required": _required,
+    "required": _names,
     "pattern": _string,
     "format": _string,
     "minimum": _number,
@@ -123,4 +155,25 @@ CHECKS: dict[str, Check] = {
     "maxItems": count,
     "minProperties": count,
     "maxProperties": count,
+    "minContains": count,
+    "maxContains": count,
+    "uniqueItems": _boolean,
+    "properties": require_object,
+    "patternProperties": require_object,
+    "dependencies": _dependencies,
+    "dependentRequired": _lists_of_names,
+    "dependentSchemas": require_object,
+    "$defs": require_object,
+    "definitions": require_object,
+    "allOf": require_list,
+    "anyOf": require_list,
+    "oneOf": require_list,
+    "prefixItems": require_list,
+    "$ref": _uri,
+    "$dynamicRef": _uri,
+    "$recursiveRef": _uri,
+    "$id": _uri,
+    "id": _uri,
+    "$anchor": _string,
+    "$dynamicAnchor": _string,
 }

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from urllib.parse import unquote, urldefrag
 
 from grammar.errors import UnsupportedConstraint
+from grammar.schema.subschemas import BY_NAME
 from grammar.schema_document import Json, child, steps_of
-
-SUBSCHEMA_MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +67,7 @@ class References:
         is_map = False  # whether the keys of `node` are names, not keywords
         for step in steps_of(pointer):
             node = node[int(step)] if isinstance(node, list) else node[step]
-            is_map = step in SUBSCHEMA_MAPS and not is_map
+            is_map = step in BY_NAME and not is_map
             if not is_map and _identifier(node):
                 raise _refused("references inside a schema with its own $id", place)
 

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-from grammar import keyword_values as values
-from grammar.keyword_values import refused, require_object
 from grammar.schema.containers import ArrayCell, Contains, ObjectCell
 from grammar.schema.dialect import Dialect
 from grammar.schema.key_sets import KeySet, Matching, Name, Others
@@ -15,11 +13,9 @@ Schema = dict[str, Any]
 
 
 def subschema(schema: Json, pointer: str, nodes: NodeTable) -> NodeId:
-    """The node of a schema inside another. Raises: UnsupportedConstraint where it is none."""
+    """The node of a schema inside another."""
     if isinstance(schema, bool):
         return ANY if schema else NEVER
-    if not isinstance(schema, dict):
-        raise refused("a schema is an object or a boolean", pointer, pointer.rpartition("/")[2])
     return nodes.place(pointer) if schema else ANY
 
 
@@ -28,14 +24,11 @@ def array_cell(
 ) -> ArrayCell | None:
     """None where no array fits."""
     prefix, rest = _items(schema, pointer, nodes=nodes, dialect=dialect)
-    low, high = count_range(schema, pointer, "minItems", "maxItems")
-    is_distinct = schema.get("uniqueItems", False)
-    if not isinstance(is_distinct, bool):
-        raise refused("'uniqueItems' is a boolean", child(pointer, "uniqueItems"), "uniqueItems")
+    low, high = count_range(schema, "minItems", "maxItems")
     contains: tuple[Contains, ...] = ()
     if "contains" in schema and dialect.knows("contains"):
         contains = (_contains(schema, pointer, nodes=nodes, dialect=dialect),)
-    cell = ArrayCell(prefix, rest, low, high, contains, is_distinct or None)
+    cell = ArrayCell(prefix, rest, low, high, contains, schema.get("uniqueItems") or None)
     return cell.settled()
 
 
@@ -46,15 +39,12 @@ def _items(
     items = schema.get("items", True)
     place = child(pointer, "items")
     if isinstance(items, list):
-        if dialect.is_declared and not dialect.knows("additionalItems"):
-            raise refused("in 2020-12 a tuple is prefixItems", place, "items")
         prefix = _tuple(items, place, nodes)
         rest = schema.get("additionalItems", True)
         return prefix, subschema(rest, child(pointer, "additionalItems"), nodes)
     if "prefixItems" not in schema or not dialect.knows("prefixItems"):
         return (), subschema(items, place, nodes)
     place_of_tuple = child(pointer, "prefixItems")
-    values.require_list(schema["prefixItems"], place_of_tuple, "prefixItems")
     return _tuple(schema["prefixItems"], place_of_tuple, nodes), subschema(items, place, nodes)
 
 
@@ -64,25 +54,21 @@ def _tuple(items: list[Json], place: str, nodes: NodeTable) -> tuple[NodeId, ...
 
 def _contains(schema: Schema, pointer: str, *, nodes: NodeTable, dialect: Dialect) -> Contains:
     node = subschema(schema["contains"], child(pointer, "contains"), nodes)
-    low, high = 1, None
-    if dialect.knows("minContains") and "minContains" in schema:
-        place = child(pointer, "minContains")
-        low = values.count(schema["minContains"], place, "minContains")
-    if dialect.knows("maxContains") and "maxContains" in schema:
-        place = child(pointer, "maxContains")
-        high = values.count(schema["maxContains"], place, "maxContains")
+    if not dialect.knows("minContains"):
+        return Contains(0, node, 1, None)
+    low, high = count_range(schema, "minContains", "maxContains", least=1)
     return Contains(0, node, low, high)
 
 
 def object_cell(schema: Schema, pointer: str, nodes: NodeTable) -> ObjectCell | None:
     """None where no object fits."""
     rules: list[tuple[KeySet, NodeId]] = []
-    properties = _members(schema, pointer, "properties")
+    properties = schema.get("properties", {})
     for name, inner in properties.items():
         place = child(pointer, "properties", name)
         rules.append((Name(name), subschema(inner, place, nodes)))
     patterns = []
-    for pattern, inner in _members(schema, pointer, "patternProperties").items():
+    for pattern, inner in schema.get("patternProperties", {}).items():
         place = child(pointer, "patternProperties", pattern)
         texts = pattern_set(pattern, place, "patternProperties")
         patterns.append(texts)
@@ -92,18 +78,7 @@ def object_cell(schema: Schema, pointer: str, nodes: NodeTable) -> ObjectCell | 
         node = subschema(schema["additionalProperties"], place, nodes)
         if node != ANY:
             rules.append((Others(frozenset(properties), tuple(patterns)), node))
-    low, high = count_range(schema, pointer, "minProperties", "maxProperties")
-    needs = tuple((Name(name), ANY) for name in _required(schema, pointer))
+    low, high = count_range(schema, "minProperties", "maxProperties")
+    needs = tuple((Name(name), ANY) for name in dict.fromkeys(schema.get("required", ())))
     cell = ObjectCell(tuple(rules), needs, low, high)
     return None if high is not None and max(low, len(needs)) > high else cell
-
-
-def _members(schema: Schema, pointer: str, keyword: str) -> dict[str, Json]:
-    members = schema.get(keyword, {})
-    require_object(members, child(pointer, keyword), keyword)
-    return members  # type: ignore[no-any-return]
-
-
-def _required(schema: Schema, pointer: str) -> list[str]:
-    value = schema.get("required", [])
-    return values.CHECKS["required"](value, child(pointer, "required"), "required")  # type: ignore[no-any-return]

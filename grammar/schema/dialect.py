@@ -1,7 +1,9 @@
 """What the drafts of JSON Schema differ in. A schema without `$schema` is read as 2020-12 that
 also knows the keywords and forms of older drafts, since that is how such schemas are written."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from grammar.errors import UnsupportedConstraint
 from grammar.keywords import DRAFTS, draft_uri
@@ -30,6 +32,16 @@ class Dialect:
         """Whether the keyword has a meaning in this draft; unknown keywords are annotations."""
         first, last = LIFETIMES.get(keyword, (4, NEWEST))
         return first <= self.draft <= last or (not self.is_declared and first <= NEWEST)
+
+    def keywords_of(self, schema: dict[str, Any]) -> Iterator[str]:
+        """The keywords of a schema that have a meaning, in their order."""
+        if "$ref" in schema and self.ref_hides_siblings:
+            yield "$ref"
+            return
+        other_id = "$id" if self.id_keyword == "id" else "id"
+        for keyword in schema:
+            if keyword != other_id and self.knows(keyword):
+                yield keyword
 
 
 # Keyword -> first and last draft that gives it a meaning, where that is not all of 4 to 2020-12.

@@ -4,54 +4,52 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin
 
-from grammar.errors import UnsupportedConstraint
 from grammar.keyword_values import refused
 from grammar.schema.dialect import Dialect
+from grammar.schema.subschemas import inner_schemas
 from grammar.schema_document import Json, child, steps_of
-
-# What stands in these is data, in which nothing is a schema.
-DATA = frozenset({"enum", "const", "default", "examples", "example"})
 
 
 class Locations:
-    """Looks schemas up by pointer, and references by what they are written as."""
+    """Looks schemas up by pointer, and references by what they are written as.
+
+    Only schemas below keywords that hold schemas have identifiers and anchors; a pointer may lead
+    to any place.
+    """
 
     def __init__(self, document: Json, dialect: Dialect) -> None:
         self._document = document
         self._dialect = dialect
         self._resources: dict[str, str] = {}
-        self._anchors: dict[tuple[str, str], str] = {}
-        self._dynamic: dict[str, list[str]] = {}
         self._bases: dict[str, str] = {}
-        self._recursive_anchors: list[str] = []
+        self._anchors: dict[tuple[str, str], str] = {}
+        # Name -> URI of a resource -> pointer of the anchor there.
+        self._dynamic: dict[str, dict[str, str]] = {}
+        self._recursive: set[str] = set()
         self._is_indexed = False
 
     def schema_at(self, pointer: str) -> Json:
         """Raises: KeyError where nothing is."""
         return self._walk(pointer)[0]
 
-    def resolve(self, reference: Json, pointer: str) -> str:
-        """The pointer of what `$ref` at `pointer` means. Raises: UnsupportedConstraint."""
-        place = child(pointer, "$ref")
-        if not isinstance(reference, str):
-            raise refused("'$ref' is a string", place, "$ref")
-        self._index()
-        return self._target(reference, pointer, place=place, keyword="$ref")
-
-    def resolve_dynamic(self, keyword: str, reference: Json, pointer: str) -> str | None:
-        """The pointer where there is but one candidate; None where it depends on the caller."""
-        place = child(pointer, keyword)
-        if not isinstance(reference, str):
-            raise refused(f"{keyword!r} is a string", place, keyword)
-        self._index()
-        target = self._target(reference, pointer, place=place, keyword=keyword)
+    def resolve(self, keyword: str, reference: str, pointer: str) -> str | None:
+        """The pointer of what the reference in the schema at `pointer` means; None where that
+        depends on the way to it ($dynamicRef, $recursiveRef). Raises: UnsupportedConstraint."""
+        target = self._target(reference, pointer, keyword=keyword)
+        if keyword == "$ref":
+            return target
         if keyword == "$recursiveRef":
-            return target if len(self._recursive_anchors) <= 1 else None
-        name = urldefrag(reference).fragment
-        candidates = self._dynamic.get(name, [])
-        return target if len(candidates) <= 1 or target not in candidates else None
+            is_certain = target not in self._recursive or len(self._recursive) == 1
+            return target if is_certain else None
+        candidates = self._dynamic.get(unquote(urldefrag(reference).fragment), {})
+        if target not in candidates.values() or len(candidates) == 1:
+            return target
+        # The outermost resource that has the anchor: everything is entered through the root's.
+        return candidates.get(self._bases[""]) if self._bases[""] else None
 
-    def _target(self, reference: str, pointer: str, *, place: str, keyword: str) -> str:
+    def _target(self, reference: str, pointer: str, *, keyword: str) -> str:
+        self._index()
+        place = child(pointer, keyword)
         base = self._base_of(pointer)
         full = base + reference if reference.startswith("#") else urljoin(base, reference)
         uri, fragment = urldefrag(full)
@@ -64,9 +62,8 @@ class Locations:
             if anchor is None:
                 raise refused(f"no schema has the anchor {fragment!r}", place, keyword)
             return anchor
-        target = resource + fragment
         try:
-            schema, target = self._walk(target)
+            schema, target = self._walk(resource + fragment)
         except KeyError:
             raise refused(f"there is nothing at {reference!r}", place, keyword) from None
         if not isinstance(schema, dict | bool):
@@ -79,10 +76,8 @@ class Locations:
         plain = ""
         for step in steps_of(pointer):
             if isinstance(value, list):
-                if not step.isdecimal() or int(step) >= len(value):
-                    raise KeyError(step)
-                value = value[int(step)]
-            elif isinstance(value, dict) and step in value:
+                value = value[_index_in(value, step)]
+            elif isinstance(value, dict):
                 value = value[step]
             else:
                 raise KeyError(step)
@@ -101,12 +96,11 @@ class Locations:
         self._is_indexed = True
         self._resources[""] = ""
         self._bases[""] = ""
-        for pointer, schema in _objects(self._document):
-            self._note(pointer, schema)
+        for pointer, schema in _schemas(self._document):
+            if not ("$ref" in schema and self._dialect.ref_hides_siblings):
+                self._note(pointer, schema)
 
     def _note(self, pointer: str, schema: dict[str, Any]) -> None:
-        if "$ref" in schema and self._dialect.ref_hides_siblings:
-            return
         identifier = schema.get(self._dialect.id_keyword)
         if isinstance(identifier, str):
             self._note_id(pointer, identifier)
@@ -116,31 +110,41 @@ class Locations:
             if isinstance(name, str):
                 self._anchors.setdefault((base, name), pointer)
                 if keyword == "$dynamicAnchor":
-                    self._dynamic.setdefault(name, []).append(pointer)
-        if schema.get("$recursiveAnchor") is True:
-            self._recursive_anchors.append(pointer)
+                    self._dynamic.setdefault(name, {}).setdefault(base, pointer)
+        if schema.get("$recursiveAnchor") is True and pointer in self._bases:
+            self._recursive.add(pointer)
 
     def _note_id(self, pointer: str, identifier: str) -> None:
-        uri, fragment = urldefrag(identifier)
+        base = self._base_of(pointer)
+        try:
+            uri, fragment = urldefrag(identifier)
+            uri = urljoin(base, uri)
+        except ValueError:  # refused where the schema is read; nothing else could refer to it
+            return
         if fragment:  # how drafts 4 to 7 write an anchor
-            self._anchors.setdefault((self._base_of(pointer), fragment), pointer)
-        if uri:
-            uri = urljoin(self._base_of(pointer), uri)
+            self._anchors.setdefault((base, fragment), pointer)
+        if uri != base:
             self._bases[pointer] = uri
             self._resources.setdefault(uri, pointer)
 
 
-def _objects(document: Json) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every object of the document that may be a schema, outer ones first."""
+def _index_in(items: list[Json], step: str) -> int:
+    if step.isascii() and step.isdecimal() and len(step) <= len(str(len(items))):
+        index = int(step)
+        if index < len(items) and str(index) == step:
+            return index
+    raise KeyError(step)
+
+
+def _schemas(document: Json) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every schema of the document, outer ones first."""
     level: list[tuple[str, Json]] = [("", document)]
     while level:
         inner: list[tuple[str, Json]] = []
-        for pointer, value in level:
-            if isinstance(value, dict):
-                yield pointer, value
-                inner += [(child(pointer, k), v) for k, v in value.items() if k not in DATA]
-            elif isinstance(value, list):
-                inner += [(child(pointer, i), v) for i, v in enumerate(value)]
+        for pointer, schema in level:
+            if isinstance(schema, dict):
+                yield pointer, schema
+                for keyword, value in schema.items():
+                    place = child(pointer, keyword)
+                    inner += [(child(place, *s), one) for s, one in inner_schemas(keyword, value)]
         level = inner
-        if len(level) > 1_000_000:
-            raise UnsupportedConstraint("the schema has too many parts")

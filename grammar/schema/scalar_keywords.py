@@ -3,7 +3,6 @@
 from fractions import Fraction
 from typing import Any
 
-from grammar import keyword_values as values
 from grammar.errors import UnsupportedPattern
 from grammar.keyword_values import refused
 from grammar.keywords import TYPES
@@ -14,7 +13,7 @@ from grammar.schema.patterns import parse_pattern
 from grammar.schema.regex import length_between
 from grammar.schema.text_sets import TextSet
 from grammar.schema.unwieldy import is_unwieldy
-from grammar.schema_document import Json, child
+from grammar.schema_document import child
 from grammar.spec import Gap
 
 Schema = dict[str, Any]
@@ -22,11 +21,9 @@ Schema = dict[str, Any]
 DIVIDING_DOUBLES = "validators that divide doubles disagree on multiples of such a fraction"
 
 
-def types_of(schema: Schema, pointer: str) -> frozenset[str]:
+def types_of(schema: Schema) -> frozenset[str]:
     """The names that `type` gives, all of them where it is not there."""
-    if "type" not in schema:
-        return frozenset(TYPES)
-    value = values.CHECKS["type"](schema["type"], child(pointer, "type"), "type")
+    value = schema.get("type", TYPES)
     return frozenset([value] if isinstance(value, str) else value)
 
 
@@ -36,14 +33,13 @@ def number_cell(schema: Schema, pointer: str) -> tuple[NumberCell | None, tuple[
     gaps: tuple[Gap, ...] = ()
     for keyword in ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"):
         if keyword in schema and cell is not None:
-            bound = _bound(schema, keyword, pointer)
+            bound = _bound(schema, keyword)
             cell = cell if bound is None else cell.intersect(bound)
     if "multipleOf" in schema and cell is not None:
-        place = child(pointer, "multipleOf")
-        divisor = exact_number(values.CHECKS["multipleOf"](schema["multipleOf"], place, ""))
+        divisor = exact_number(schema["multipleOf"])
         cell = cell.intersect(NumberCell(multiple_of=divisor))
         if divisor.denominator & (divisor.denominator - 1):
-            gaps = (Gap(place, "multipleOf", DIVIDING_DOUBLES),)
+            gaps = (Gap(child(pointer, "multipleOf"), "multipleOf", DIVIDING_DOUBLES),)
     return cell, gaps
 
 
@@ -52,14 +48,10 @@ def exact_number(value: int | float) -> Fraction:
     return Fraction(value) if isinstance(value, int) else Fraction(repr(value))
 
 
-def _bound(schema: Schema, keyword: str, pointer: str) -> NumberCell | None:
+def _bound(schema: Schema, keyword: str) -> NumberCell | None:
     """None for a boolean exclusive bound of draft 4, which changes what the plain bound means."""
-    place = child(pointer, keyword)
-    value = values.CHECKS[keyword](schema[keyword], place, keyword)
+    value = schema[keyword]
     if isinstance(value, bool):
-        plain = keyword.replace("exclusiveM", "m")
-        if value and plain not in schema:
-            raise refused(f"{keyword!r} needs {plain!r}", place, keyword)
         return None
     is_exclusive = keyword.startswith("exclusive")
     if not is_exclusive:
@@ -73,7 +65,7 @@ def text_set(schema: Schema, pointer: str) -> tuple[TextSet, tuple[Gap, ...]]:
     texts = TextSet.ALL
     gaps: tuple[Gap, ...] = ()
     if "minLength" in schema or "maxLength" in schema:
-        low, high = count_range(schema, pointer, "minLength", "maxLength")
+        low, high = count_range(schema, "minLength", "maxLength")
         texts = TextSet.exact(length_between(low, high))
     if "pattern" in schema:
         place = child(pointer, "pattern")
@@ -83,17 +75,14 @@ def text_set(schema: Schema, pointer: str) -> tuple[TextSet, tuple[Gap, ...]]:
         else:
             texts = texts.intersect(found)
     if "format" in schema:
-        name = values.CHECKS["format"](schema["format"], child(pointer, "format"), "format")
-        regex = format_regex(name)
+        regex = format_regex(schema["format"])
         if regex is not None:
             texts = texts.intersect(TextSet.exact(regex))
     return texts, gaps
 
 
-def pattern_set(pattern: Json, place: str, keyword: str) -> TextSet:
+def pattern_set(pattern: str, place: str, keyword: str) -> TextSet:
     """The strings in which the pattern is found. Raises: UnsupportedConstraint."""
-    if not isinstance(pattern, str):
-        raise refused(f"{keyword!r} is a string", place, keyword)
     try:
         narrow = parse_pattern(pattern, reading="narrow")
         wide = parse_pattern(pattern, reading="wide")
@@ -102,10 +91,6 @@ def pattern_set(pattern: Json, place: str, keyword: str) -> TextSet:
     return TextSet(narrow, wide)
 
 
-def count_range(schema: Schema, pointer: str, low: str, high: str) -> tuple[int, int | None]:
-    """The values of a pair of counting keywords."""
-    least = values.count(schema.get(low, 0), child(pointer, low), low)
-    most = None
-    if high in schema:
-        most = values.count(schema[high], child(pointer, high), high)
-    return least, most
+def count_range(schema: Schema, low: str, high: str, *, least: int = 0) -> tuple[int, int | None]:
+    """The values of a pair of counting keywords; `least` where there is no lower one."""
+    return int(schema.get(low, least)), int(schema[high]) if high in schema else None
