@@ -9,8 +9,7 @@ from grammar.schema.patterns import parse_pattern
 from grammar.schema.regex import Regex, both, length_between
 
 # LEFT OUT: the year 0000; leap seconds; in an IRI characters beyond the BMP and shortened IPv6
-# addresses; a zero within the number of a relative JSON Pointer; in URI templates variables that
-# begin with a percent sign, and lengths of four digits.
+# addresses; in URI templates variables that begin with a percent sign, and lengths of four digits.
 YEAR = "(?:000[1-9]|00[1-9][0-9]|0[1-9][0-9]{2}|[1-9][0-9]{3})"
 FOURTH = "(?:0[48]|[2468][048]|[13579][26])"
 LEAP_YEAR = f"(?:[0-9]{{2}}{FOURTH}|{FOURTH}00)"
@@ -74,7 +73,7 @@ PRIVATE = r"\u{e000}-\u{f8ff}"
 
 STEP = "/(?:[^/~]|~[01])*"
 POINTER = f"(?:{STEP})*"
-RELATIVE_POINTER = f"(?:0|[1-9]+)(?:#|{POINTER})"
+RELATIVE_POINTER = f"(?:0|[1-9][0-9]*)(?:#|{POINTER})"
 
 VARIABLE = rf"[A-Za-z0-9_](?:\.?(?:[A-Za-z0-9_]|{ENCODED}))*"
 VARIABLES = rf"{VARIABLE}(?::[1-9][0-9]{{0,2}}|\*)?"
