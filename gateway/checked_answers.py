@@ -58,7 +58,8 @@ class CheckedEngine:
     async def _run(
         self, request: Submit, stream: AsyncIterator[TokenEvent]
     ) -> AsyncGenerator[TokenEvent, None]:
-        answers = [HeldAnswer() for _ in range(request.num_choices)]
+        reasoning = None if request.constraint is None else request.constraint.reasoning
+        answers = [HeldAnswer(reasoning=reasoning) for _ in range(request.num_choices)]
         mended: list[AsyncGenerator[TokenEvent, None]] = []
         try:
             async for event in _closing(stream):

@@ -7,6 +7,7 @@ from collections import deque
 
 from gateway.detokenizer import Detokenizer
 from gateway.generation import LogprobEntry, TextDelta
+from gateway.reasoning import ReasoningBlock
 from gateway.stop_strings import StopScanner
 from gateway.tokenizer import Tokenizer
 from runtime.messages import Sampling, TokenEvent, TokenLogprob
@@ -18,6 +19,7 @@ MIN_LOGPROB = -9999.0
 class ChoiceText:
     """`num_tokens` counts every generated token up to the one that ended the choice: end of
     sequence, or the token that completed a stop string. After `is_stopped` nothing is taken.
+    The `block` before an answer is text of its own, without log-probabilities.
 
     A token's log-probability goes out when its first character does; so those of a trimmed stop
     string never do, and a token that only began before the stop keeps all its bytes.
@@ -31,16 +33,19 @@ class ChoiceText:
         scanner: StopScanner,
         sampling: Sampling,
         drops_space: bool = False,
+        block: ReasoningBlock | None = None,
     ) -> None:
         self._choice = choice
         self._tokenizer = tokenizer
         self._detokenizer = Detokenizer(tokenizer, drops_space=drops_space)
         self._scanner = scanner
+        self._block = block
         self._min_tokens = sampling.min_tokens
         self._num_top = sampling.num_logprobs
         self._num_chars = 0
         self._unsettled: deque[tuple[int, LogprobEntry]] = deque()
         self.num_tokens = 0
+        self.num_reasoning_tokens = 0
         self.is_stopped = False
 
     def feed(self, event: TokenEvent) -> TextDelta:
@@ -48,22 +53,35 @@ class ChoiceText:
         num_before = self.num_tokens
         num_texts = len(event.token_ids) - (event.stop_token_id is not None)
         logprobs = event.logprobs if self._num_top is not None else []
-        pieces = []
+        thoughts, pieces = [], []
         for index, token_id in enumerate(event.token_ids):
             self.num_tokens += 1
-            if index < num_texts:
-                logprob = logprobs[index] if index < len(logprobs) else None
-                pieces.append(self._take(token_id, logprob))
+            if index == num_texts:
+                break
+            thought = self._think(token_id)
+            if thought is not None:
+                thoughts.append(thought)
+                continue
+            logprob = logprobs[index] if index < len(logprobs) else None
+            pieces.append(self._take(token_id, logprob))
             if self.is_stopped:
                 break
         if event.finish_reason is not None and not self.is_stopped:
+            thoughts.append("" if self._block is None else self._block.flush())
             pieces.append(self._end())
         return TextDelta(
             choice=self._choice,
             text="".join(pieces),
             logprobs=self._settled_entries(is_end=event.finish_reason is not None),
             num_tokens=self.num_tokens - num_before,
+            reasoning="".join(thoughts),
         )
+
+    def _think(self, token_id: int) -> str | None:
+        """The block's text that the token completes; None for a token of the answer."""
+        thought = None if self._block is None else self._block.feed(token_id)
+        self.num_reasoning_tokens += thought is not None
+        return thought
 
     def _take(self, token_id: int, logprob: TokenLogprob | None) -> str:
         if logprob is not None:

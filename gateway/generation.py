@@ -8,7 +8,9 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from grammar.spec import ConstraintKind, ConstraintSpec, PreparedConstraint
+import msgspec
+
+from grammar.spec import ConstraintKind, ConstraintSpec, PreparedConstraint, Reasoning
 from runtime.messages import Phase, Sampling
 
 FinishReason = Literal["stop", "length", "tool_calls"]
@@ -65,12 +67,14 @@ class GenerationRequest:
 class PreparedGeneration:
     """A request that can be run: rendered, tokenized, checked, its constraint prepared. `ignored`
     names parameters that this request gave and that have no effect on it. `compile_s` is None
-    where the constraint was known."""
+    where the constraint was known. `reasoning` has what may come before a constrained answer, for
+    each prompt."""
 
     request: GenerationRequest
     prompt_token_ids: tuple[tuple[int, ...], ...]
     max_tokens: tuple[int, ...]
     constraint: PreparedConstraint | None = None
+    reasoning: tuple[Reasoning | None, ...] = ()
     compile_s: float | None = None
     ignored: tuple[str, ...] = ()
 
@@ -78,6 +82,12 @@ class PreparedGeneration:
     def is_checked(self) -> bool:
         """Whether the mask enforces the constraint in part, so that answers are held back."""
         return self.constraint is not None and bool(self.constraint.gaps)
+
+    def constraint_of(self, prompt_index: int) -> PreparedConstraint | None:
+        """What the answers to this prompt are held to, after what reasoning they may begin with."""
+        if self.constraint is None or not self.reasoning:
+            return self.constraint
+        return msgspec.structs.replace(self.constraint, reasoning=self.reasoning[prompt_index])
 
     @property
     def num_prompt_tokens(self) -> int:
@@ -111,13 +121,15 @@ class Admitted:
 @dataclass(frozen=True, slots=True)
 class TextDelta:
     """What one step gave to one choice. `text` may be empty (its characters are incomplete or
-    may become a stop string): such a delta is counted, not sent. `logprobs` are of the tokens
-    whose text is settled since the last delta, `num_tokens` of those generated since it."""
+    may become a stop string): such a delta is counted, not sent. `reasoning` is text of the block
+    before a constrained answer. `logprobs` are of the answer's tokens whose text is settled since
+    the last delta, `num_tokens` of all those generated since it."""
 
     choice: int
     text: str
     logprobs: tuple[LogprobEntry, ...] = ()
     num_tokens: int = 0
+    reasoning: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,13 +143,14 @@ class ChoiceFinished:
 @dataclass(frozen=True, slots=True)
 class Usage:
     """Prompt tokens are counted once per prompt, whatever the number of choices; cached tokens
-    likewise (those of the prompt's first choice); completion tokens over all choices. Tokens of
-    answers that were thrown away are in `retried_tokens` only."""
+    likewise (those of the prompt's first choice); completion tokens over all choices, reasoning
+    tokens among them. Tokens of answers that were thrown away are in `retried_tokens` only."""
 
     prompt_tokens: int
     completion_tokens: int
     cached_tokens: int
     retried_tokens: int = 0
+    reasoning_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)

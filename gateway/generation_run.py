@@ -28,6 +28,7 @@ from gateway.generation import (
     Usage,
 )
 from gateway.merged_streams import merge_streams
+from gateway.reasoning import ReasoningBlock
 from gateway.stop_strings import StopStrings
 from gateway.tokenizer import Tokenizer
 from grammar.errors import GrammarError
@@ -173,6 +174,7 @@ class GenerationRun:
                         scanner=stops.scanner(),
                         sampling=request.sampling,
                         drops_space=self._drops_space(index),
+                        block=self._block(index),
                     ),
                     submitted_ns=self._clock(),
                 )
@@ -186,6 +188,12 @@ class GenerationRun:
         prompt = self._prepared.prompt_token_ids[index]
         is_free = self._prepared.request.constraint is None
         return is_free and bool(prompt) and self._tokenizer.puts_space_after(prompt[-1])
+
+    def _block(self, index: int) -> ReasoningBlock | None:
+        constraint = self._prepared.constraint_of(index)
+        if constraint is None or constraint.reasoning is None:
+            return None
+        return ReasoningBlock(constraint.reasoning, self._tokenizer)
 
     def _submit_of(self, index: int) -> Submit:
         request = self._prepared.request
@@ -202,7 +210,7 @@ class GenerationRun:
                 seed=prompt_seed(request.sampling.seed, index),
             ),
             num_choices=request.num_choices,
-            constraint=self._prepared.constraint,
+            constraint=self._prepared.constraint_of(index),
             namespace=request.namespace,
             queue_deadline_ns=request.queue_deadline_ns,
             deadline_ns=request.deadline_ns,
@@ -279,6 +287,7 @@ class GenerationRun:
             completion_tokens=sum(choice.text.num_tokens for choice in choices),
             cached_tokens=sum(prompt.choices[0].cached_tokens or 0 for prompt in self._prompts),
             retried_tokens=sum(self._prepared.request.retry_log),
+            reasoning_tokens=sum(choice.text.num_reasoning_tokens for choice in choices),
         )
         return Completed(usage)
 

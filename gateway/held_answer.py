@@ -5,17 +5,21 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from gateway.reasoning import answer_start
 from gateway.tokenizer import Tokenizer
+from grammar.spec import Reasoning
 from runtime.messages import Phase, TokenEvent, TokenLogprob
 
 
 @dataclass(eq=False, slots=True)
 class HeldAnswer:
-    """`token_ids` are those of the text, without the one that ended it."""
+    """`token_ids` are without the one that ended it. Those of a block of reasoning come first and
+    are no part of the text."""
 
     token_ids: list[int] = field(default_factory=list)
     logprobs: list[TokenLogprob] = field(default_factory=list)
     last_event: TokenEvent | None = None
+    reasoning: Reasoning | None = None
 
     @property
     def last(self) -> TokenEvent:
@@ -32,15 +36,19 @@ class HeldAnswer:
 
     def before(self, position: int) -> "HeldAnswer":
         """Its beginning, to be gone on with."""
-        return HeldAnswer(self.token_ids[:position], self.logprobs[:position])
+        return HeldAnswer(
+            self.token_ids[:position], self.logprobs[:position], reasoning=self.reasoning
+        )
 
     def text(self, tokenizer: Tokenizer) -> str:
-        return b"".join(_bytes(self.token_ids, tokenizer)).decode(errors="replace")
+        start = answer_start(self.token_ids, self.reasoning)
+        return b"".join(_bytes(self.token_ids[start:], tokenizer)).decode(errors="replace")
 
     def token_at(self, offset: int, tokenizer: Tokenizer) -> int:
         """The index of the token that has this character of the text."""
         left = len(self.text(tokenizer)[:offset].encode())
-        for index, raw in enumerate(_bytes(self.token_ids, tokenizer)):
+        start = answer_start(self.token_ids, self.reasoning)
+        for index, raw in enumerate(_bytes(self.token_ids[start:], tokenizer), start):
             if left < len(raw):
                 return index
             left -= len(raw)

@@ -222,7 +222,7 @@ PARAMETERS: tuple[Parameter, ...] = (
     *_ignored(
         _BOTH,
         "separate_reasoning include_reasoning thinking_token_budget reasoning",
-        "The model does not reason apart from its answer.",
+        "Only before a constrained answer is reasoning kept apart, and then it is always given.",
     ),
     # Endpoints that are not served
     *_refused(

@@ -27,9 +27,10 @@ from gateway.generation import (
     TextPrompt,
 )
 from gateway.message_shapes import Message
+from gateway.reasoning import Markers
 from gateway.tokenizer import Tokenizer, check_unicode
 from grammar.errors import ConstraintTooExpensive, GrammarError, UnsupportedConstraint
-from grammar.spec import ConstraintSpec, PreparedConstraint
+from grammar.spec import ConstraintSpec, PreparedConstraint, Reasoning
 from runtime.messages import AttributeValue, Phase
 from runtime.token_engine import TokenEngine
 from telemetry import names
@@ -72,12 +73,14 @@ class Preparation:
         tokenizer: Tokenizer,
         template: ChatTemplate | None,
         probe: ConstraintChecker,
+        markers: Markers | None = None,
         clock: Callable[[], int] = time.time_ns,
     ) -> None:
         self._engine = engine
         self._tokenizer = tokenizer
         self._template = template
         self._probe = probe
+        self._markers = markers
         self._clock = clock
         self._workers = ThreadPoolExecutor(NUM_WORKERS, thread_name_prefix="tokenize")
 
@@ -110,6 +113,7 @@ class Preparation:
             prompt_token_ids=tuple(prompts),
             max_tokens=max_tokens,
             constraint=None if report is None else report.prepared,
+            reasoning=self._reasoning(request, prompts),
             compile_s=None if report is None or report.cached else report.compile_ms / 1e3,
             ignored=("stop",) if request.stop and request.constraint is not None else (),
         )
@@ -196,6 +200,19 @@ class Preparation:
                 f" reduce the length of the {param}.",
                 param=param,
             )
+
+    def _reasoning(
+        self, request: GenerationRequest, prompts: Sequence[tuple[int, ...]]
+    ) -> tuple[Reasoning | None, ...]:
+        markers, tokenizer = self._markers, self._tokenizer
+        if markers is None or request.constraint is None:
+            return ()
+        return tuple(
+            markers.after_chat(token_ids, tokenizer)
+            if isinstance(prompt, ChatPrompt)
+            else markers.after_text(token_ids)
+            for prompt, token_ids in zip(request.prompts, prompts, strict=True)
+        )
 
     def _document_start(self) -> int:
         """What an empty prompt is to the model: the token that documents begin with."""

@@ -25,6 +25,7 @@ from gateway.chat_template import ChatTemplate
 from gateway.default_model import MODEL_ID, FetchError, default_model_path, ensure_default_model
 from gateway.http_protocol import BoundedHttpProtocol
 from gateway.lifecycle import Lifecycle
+from gateway.reasoning import find_markers
 from gateway.registry import ModelRegistry
 from gateway.settings import Settings
 from gateway.token_generator import TokenGenerator
@@ -130,13 +131,17 @@ def assemble(settings: Settings) -> Assembly:
         policy=SupervisorPolicy(hang_timeout_s=settings.hang_timeout_s),
         logs=LogFormat(settings.log_level, json_lines=settings.log_json),
     )
-    template = template_of(source)
+    template, tokenizer = template_of(source), Tokenizer(source.text)
+    markers = find_markers(
+        settings.reasoning_markers, tokenizer, template=source.text.chat_template
+    )
     probe = ConstraintProbe(vocabulary_of(source), time_limit_s=settings.compile_timeout_s)
     generator = TokenGenerator(
         engine=engine,
-        tokenizer=Tokenizer(source.text),
+        tokenizer=tokenizer,
         template=template,
         probe=probe,
+        markers=markers,
         checked_retries=settings.checked_retries,
     )
     lifecycle = Lifecycle()

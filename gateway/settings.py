@@ -139,6 +139,11 @@ class Settings(BaseModel):
     checked_retries: int = setting(
         8, "how often a part of a checked answer is generated anew before the request fails", ge=0
     )
+    reasoning_markers: str = setting(
+        "auto",
+        "markers of reasoning, as start,end; auto = those of the model, none = it has none",
+        pattern=r"^(auto|none|[^,\s]+,[^,\s]+)$",
+    )
     jump_forward: bool = setting(
         True, "append the tokens that a grammar leaves no choice about, without sampling them"
     )

@@ -18,6 +18,7 @@ from gateway.generation import (
 )
 from gateway.generation_run import GenerationRun
 from gateway.preparation import ConstraintChecker, Preparation
+from gateway.reasoning import Markers
 from gateway.tokenizer import Tokenizer
 from grammar.spec import ConstraintKind
 from runtime.token_engine import TokenEngine
@@ -37,17 +38,24 @@ class TokenGenerator:
         tokenizer: Tokenizer,
         template: ChatTemplate | None,
         probe: ConstraintChecker,
+        markers: Markers | None = None,
         checked_retries: int = 8,
         clock: Callable[[], int] = time.time_ns,
     ) -> None:
-        """`template` None: chat is refused with a 400. `clock` is wall-clock nanoseconds."""
+        """`template` None: chat is refused with a 400; `markers` None: the model does not reason.
+        `clock` is wall-clock nanoseconds."""
         self._engine = engine
         self._tokenizer = tokenizer
         self._checked_retries = checked_retries
         self._clock = clock
         self._checks = AnswerChecks()
         self._preparation = Preparation(
-            engine=engine, tokenizer=tokenizer, template=template, probe=probe, clock=clock
+            engine=engine,
+            tokenizer=tokenizer,
+            template=template,
+            probe=probe,
+            markers=markers,
+            clock=clock,
         )
 
     @property

@@ -63,6 +63,13 @@ class Tokenizer:
         """Whether the token is a control token, which has no text in an answer."""
         return token_id in self._special_ids
 
+    def added_token_id(self, text: str) -> int | None:
+        """The token that this text always becomes, whatever stands around it; None where it is
+        read piece by piece."""
+        token_id: int | None = self._tokenizer.token_to_id(text)
+        is_added = token_id in self._tokenizer.get_added_tokens_decoder()
+        return token_id if is_added else None
+
     def puts_space_after(self, token_id: int) -> bool:
         """Whether a text that follows this token is encoded with a space put before it, which
         therefore is no part of a text decoded from there."""

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import msgspec
+
 from gateway.generation import ChoiceFinished, LogprobEntry, TextDelta, Usage
 
 
@@ -27,6 +29,7 @@ class ChoiceResult:
     """One choice while it is collected."""
 
     texts: list[str] = field(default_factory=list)
+    thoughts: list[str] = field(default_factory=list)
     logprobs: list[LogprobEntry] = field(default_factory=list)
     finish_reason: str = "stop"
 
@@ -34,8 +37,14 @@ class ChoiceResult:
     def text(self) -> str:
         return "".join(self.texts)
 
+    @property
+    def reasoning(self) -> str | msgspec.UnsetType:
+        """A key that is left out where there is no such text."""
+        return "".join(self.thoughts) or msgspec.UNSET
+
     def add(self, delta: TextDelta) -> None:
         self.texts.append(delta.text)
+        self.thoughts.append(delta.reasoning)
         self.logprobs.extend(delta.logprobs)
 
 
@@ -46,7 +55,7 @@ class Presenter(Protocol):
         """Frames that come before everything else."""
 
     def delta(self, delta: TextDelta) -> bytes:
-        """The frame of new text; b"" when the delta has nothing to show."""
+        """The frames of new text, reasoning first; b"" when the delta has nothing to show."""
 
     def finish(self, finished: ChoiceFinished) -> bytes: ...
 

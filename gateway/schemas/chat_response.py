@@ -34,9 +34,12 @@ class ChoiceLogprobs(msgspec.Struct, frozen=True):
 
 
 class ChatMessage(msgspec.Struct, frozen=True):
+    """`reasoning_content`, as DeepSeek and vLLM have it, is not OpenAI's."""
+
     content: str
     role: Literal["assistant"] = "assistant"
     refusal: None = None
+    reasoning_content: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class ChatChoice(msgspec.Struct, frozen=True):
@@ -83,6 +86,13 @@ class ChatPresenter:
         )
 
     def delta(self, delta: TextDelta) -> bytes:
+        if not delta.reasoning:
+            return self._content(delta)
+        thought = b'[{"index":%d,"delta":{"reasoning_content":' % delta.choice
+        frame = self._before + thought + _encode(delta.reasoning) + self._plain_end
+        return frame + self._content(delta)
+
+    def _content(self, delta: TextDelta) -> bytes:
         if not self._head.has_logprobs or not delta.logprobs:
             if not delta.text:
                 return b""
@@ -131,7 +141,7 @@ class ChatPresenter:
     def _choice(self, index: int, choice: ChoiceResult) -> ChatChoice:
         return ChatChoice(
             index=index,
-            message=ChatMessage(content=choice.text),
+            message=ChatMessage(content=choice.text, reasoning_content=choice.reasoning),
             logprobs=chat_logprobs(choice.logprobs) if self._head.has_logprobs else None,
             finish_reason=choice.finish_reason,
         )

@@ -22,10 +22,13 @@ class CompletionLogprobs(msgspec.Struct, frozen=True):
 
 
 class CompletionChoice(msgspec.Struct, frozen=True):
+    """`reasoning_content` is ours: what came before a constrained text."""
+
     text: str
     index: int
     logprobs: CompletionLogprobs | None
     finish_reason: str
+    reasoning_content: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class Completion(msgspec.Struct, frozen=True):
@@ -65,6 +68,12 @@ class CompletionPresenter:
         return b""
 
     def delta(self, delta: TextDelta) -> bytes:
+        if not delta.reasoning:
+            return self._text(delta)
+        thought = self._chunk(delta.choice, "", reasoning=_encode(delta.reasoning))
+        return thought + self._text(delta)
+
+    def _text(self, delta: TextDelta) -> bytes:
         logprobs = b"null"
         if self._head.has_logprobs and delta.logprobs:
             offsets = self._offsets[delta.choice]
@@ -101,11 +110,21 @@ class CompletionPresenter:
         if self._head.has_logprobs:
             logprobs = completion_logprobs(choice.logprobs, OffsetCounter())
         return CompletionChoice(
-            text=choice.text, index=index, logprobs=logprobs, finish_reason=choice.finish_reason
+            text=choice.text,
+            index=index,
+            logprobs=logprobs,
+            finish_reason=choice.finish_reason,
+            reasoning_content=choice.reasoning,
         )
 
     def _chunk(
-        self, index: int, text: str, *, logprobs: bytes = b"null", finish_reason: bytes = b"null"
+        self,
+        index: int,
+        text: str,
+        *,
+        logprobs: bytes = b"null",
+        finish_reason: bytes = b"null",
+        reasoning: bytes | None = None,
     ) -> bytes:
         return b"".join(
             (
@@ -116,6 +135,7 @@ class CompletionPresenter:
                 logprobs,
                 b',"finish_reason":',
                 finish_reason,
+                b"" if reasoning is None else b',"reasoning_content":' + reasoning,
                 b"}]",
                 self._after,
             )

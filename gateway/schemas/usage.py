@@ -37,6 +37,7 @@ class UsageBody(msgspec.Struct, frozen=True):
             total_tokens=usage.prompt_tokens + usage.completion_tokens,
             prompt_tokens_details=PromptTokensDetails(cached_tokens=usage.cached_tokens),
             completion_tokens_details=CompletionTokensDetails(
-                retried_tokens=usage.retried_tokens or msgspec.UNSET
+                reasoning_tokens=usage.reasoning_tokens,
+                retried_tokens=usage.retried_tokens or msgspec.UNSET,
             ),
         )
