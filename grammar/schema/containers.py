@@ -119,6 +119,11 @@ class ObjectCell:
         return found
 
     @cached_property
+    def names(self) -> frozenset[str]:
+        """Properties that the cell speaks of."""
+        return frozenset(self._by_name)
+
+    @cached_property
     def _broad_rules(self) -> tuple[tuple[KeySet, NodeId], ...]:
         return tuple(rule for rule in self.rules if not isinstance(rule[0], Name))
 
@@ -135,8 +140,25 @@ class ObjectCell:
         demands = [rule for rule in self.rules if rule[1] != ANY]
         return frozenset((*demands, *((*need, "need") for need in self.needs), *counts, *most))
 
+    @cached_property
+    def absent_names(self) -> frozenset[str]:
+        """Properties that must not be there."""
+        return frozenset(k.text for k, node in self.rules if isinstance(k, Name) and node == NEVER)
+
+    @cached_property
+    def _required_set(self) -> frozenset[str]:
+        return frozenset(self.required_names)
+
     def intersect(self, with_: "ObjectCell") -> "ObjectCell | None":
-        """None where the counts contradict each other; values are looked at elsewhere."""
+        """None where one demands a property that the other forbids, or the counts contradict each
+        other; values are looked at elsewhere."""
+        if not (
+            self.absent_names.isdisjoint(with_._required_set)
+            and with_.absent_names.isdisjoint(self._required_set)
+        ):
+            return None
+        if with_.parts <= self.parts and with_.names <= self.names:
+            return self
         joined = ObjectCell(
             rules=tuple(dict.fromkeys((*self.rules, *with_.rules))),
             needs=tuple(dict.fromkeys((*self.needs, *with_.needs))),
@@ -147,12 +169,23 @@ class ObjectCell:
         return None if joined.high is not None and joined.high < least else joined
 
     def complement(self, nodes: NodeTable) -> "tuple[ObjectCell, ...]":
+        required = self._required_set
+        # Of a required property "absent" and "there with another value" are one: if it is there,
+        # it has another value.
         parts = [
+            ObjectCell(rules=((Name(name), nodes.opposite(nodes.every(*self._by_name[name]))),))
+            for name in self.required_names
+        ]
+        parts += [
             ObjectCell(needs=((keys, nodes.opposite(node)),))
             for keys, node in self.rules
-            if node != ANY
+            if node != ANY and not (isinstance(keys, Name) and keys.text in required)
         ]
-        parts += [ObjectCell(rules=((keys, nodes.opposite(node)),)) for keys, node in self.needs]
+        parts += [
+            ObjectCell(rules=((keys, nodes.opposite(node)),))
+            for keys, node in self.needs
+            if not isinstance(keys, Name)
+        ]
         if self.low:
             parts.append(ObjectCell(high=self.low - 1))
         if self.high is not None:
