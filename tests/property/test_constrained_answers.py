@@ -16,7 +16,7 @@ from runtime.messages import Sampling, Submit
 from telemetry import names
 from tests.constrained_model import Arrangement, ConstrainedModel, choices, load_byte_model
 from tests.engine_harness import Answer
-from tests.property import grammar_schemas, keyword_schemas
+from tests.property.answer_schemas import schemas
 
 # A model on cores that other work may share.
 pytestmark = pytest.mark.timeout(180)
@@ -31,31 +31,6 @@ MAX_TOKENS = 64
 SMALL_POOL = 6
 
 Said = tuple[list[int], str | None]
-
-small_schemas = st.one_of(grammar_schemas.schemas(), keyword_schemas.schemas)
-
-
-@st.composite
-def closed_objects(draw: st.DrawFn) -> dict[str, Any]:
-    """A generated schema between keys that are the only way on."""
-    return {
-        "type": "object",
-        "properties": {
-            "kind": {"enum": ["answer", "anything", "nothing"]},
-            "content": draw(small_schemas),
-            "is_last": {"type": "boolean"},
-        },
-        "required": ["kind", "content", "is_last"],
-        "additionalProperties": False,
-    }
-
-
-schemas = st.one_of(
-    small_schemas,
-    closed_objects(),
-    closed_objects(),
-    keyword_schemas.recursive_schemas().map(lambda schema: {"type": "object", **schema}),
-)
 
 
 @pytest.fixture(scope="module")
