@@ -60,12 +60,14 @@ def _any_of(model: "SchemaModel", site: Site) -> Part:
 
 
 def _one_of(model: "SchemaModel", site: Site) -> Part:
-    """Each branch without those of the others that it is not known to exclude."""
+    """Each branch without those of the others that it is not known to exclude. What stands beside
+    oneOf counts: two branches often differ in a property that only the whole requires."""
     nodes = model.nodes
     branches = _branches(model, site)
+    beside = nodes.place(site.pointer, without="oneOf") if len(site.schema) > 1 else ANY
     rivals: list[list[NodeId]] = [[] for _ in branches]
     for (i, one), (j, other) in combinations(enumerate(branches), 2):
-        if not model.are_exclusive(one, other):
+        if not model.are_exclusive(one, other, within=beside):
             rivals[i].append(other)
             rivals[j].append(one)
     alone = (

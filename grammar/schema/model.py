@@ -104,15 +104,18 @@ class SchemaModel:
             self._is_known_never[node] = is_never
         return is_never
 
-    def are_exclusive(self, one: NodeId, other: NodeId) -> bool:
-        """Whether no value is of both nodes, as far as that can be proven."""
-        return self.is_never(self.nodes.every(one, other))
+    def are_exclusive(self, one: NodeId, other: NodeId, *, within: NodeId) -> bool:
+        """Whether no value of `within` is of both nodes, as far as that can be proven."""
+        nodes = self.nodes
+        return self.is_never(nodes.every(one, other)) or (
+            within != ANY and self.is_never(nodes.every(within, one, other))
+        )
 
     def _worked_out(self, node: NodeId) -> Shape:
         expression = self.nodes.expression(node)
         match expression:
-            case Place(pointer):
-                return self._schema_shape(pointer)
+            case Place(pointer, without):
+                return self._schema_shape(pointer, without)
             case Every(nodes):
                 shape = ANY_SHAPE
                 for part in nodes:
@@ -126,12 +129,12 @@ class SchemaModel:
                 return literal_shape(self.nodes.literal_value(node), self.nodes)
         assert_never(expression)
 
-    def _schema_shape(self, pointer: str) -> Shape:
+    def _schema_shape(self, pointer: str, without: str | None) -> Shape:
         schema = self.locations.schema_at(pointer)
         assert isinstance(schema, dict), "only objects become places"
         self.read[pointer] = schema
         shape = ANY_SHAPE
-        for keyword, part in self._parts(schema, pointer):
+        for keyword, part in self._parts(schema, pointer, without):
             part_shape = (
                 part if isinstance(part, Shape) else self._shape_through(part, pointer, keyword)
             )
@@ -153,10 +156,14 @@ class SchemaModel:
                 keyword=keyword,
             ) from None
 
-    def _parts(self, schema: Schema, pointer: str) -> Iterator[tuple[str, Part]]:
+    def _parts(
+        self, schema: Schema, pointer: str, without: str | None
+    ) -> Iterator[tuple[str, Part]]:
         """What each keyword says, in the order of the text; the type's own keywords together."""
         has_base = False
         for keyword in self.dialect.keywords_of(schema):
+            if keyword == without:
+                continue
             if keyword in APPLICATORS:
                 yield keyword, APPLICATORS[keyword](self, Site(schema, pointer, keyword))
             elif keyword in BASE_KEYWORDS and not has_base:

@@ -18,9 +18,10 @@ NEVER = NodeId(1)
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The schema at a JSON Pointer of the document."""
+    """The schema at a JSON Pointer of the document, perhaps without one of its keywords."""
 
     pointer: str
+    without: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +68,8 @@ class NodeTable:
         assert expression is not None, "ANY and NEVER are told apart by their numbers"
         return expression
 
-    def place(self, pointer: str) -> NodeId:
-        return self._intern(Place(pointer))
+    def place(self, pointer: str, *, without: str | None = None) -> NodeId:
+        return self._intern(Place(pointer, without))
 
     def literal(self, value: Json, text: str) -> NodeId:
         node = self._intern(Literal(text))
