@@ -17,13 +17,15 @@ from gateway.app import create_app
 from gateway.chat_template import ChatTemplate
 from gateway.http_protocol import BoundedHttpProtocol
 from gateway.lifecycle import Lifecycle
+from gateway.reasoning import find_markers
 from gateway.registry import ModelRegistry
 from gateway.settings import Settings
 from gateway.token_generator import TokenGenerator
 from gateway.tokenizer import Tokenizer
+from runtime.text_assets import TextAssets
 from telemetry.metrics import Metrics
 from telemetry.testing import in_memory_tracing
-from tests.byte_tokenizer import CHATML, byte_assets
+from tests.byte_tokenizer import byte_assets
 from tests.fake_constraint_probe import FakeConstraintProbe
 from tests.fake_token_engine import FakeTokenEngine, Script, hello
 from tests.waiting import until
@@ -47,19 +49,26 @@ class Gateway:
 
 
 def make_gateway(
-    script: Script = hello, *, tokens_per_event: int = 1, name: str = MODEL, **settings: Any
+    script: Script = hello,
+    *,
+    tokens_per_event: int = 1,
+    name: str = MODEL,
+    assets: TextAssets | None = None,
+    **settings: Any,
 ) -> Gateway:
     """A gateway that serves one model; `settings` are fields of Settings."""
     engine = FakeTokenEngine(script, tokens_per_event=tokens_per_event)
     probe = FakeConstraintProbe()
     tracing, spans = in_memory_tracing()
-    assets = byte_assets()
-    settled = Settings(**settings)
+    assets = assets or byte_assets()
+    assert assets.chat_template is not None
+    settled, tokenizer = Settings(**settings), Tokenizer(assets)
     generator = TokenGenerator(
         engine=engine,
-        tokenizer=Tokenizer(assets),
-        template=ChatTemplate(CHATML, assets.special_tokens),
+        tokenizer=tokenizer,
+        template=ChatTemplate(assets.chat_template, assets.special_tokens),
         probe=probe,
+        markers=find_markers(settled.reasoning_markers, tokenizer, template=assets.chat_template),
         checked_retries=settled.checked_retries,
     )
     metrics, lifecycle = Metrics(), Lifecycle()

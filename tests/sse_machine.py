@@ -19,6 +19,7 @@ class StreamedAnswer:
     """What a stream said, put together. `num_comments` are its keep-alives."""
 
     texts: list[str]
+    thoughts: list[str]
     finish_reasons: list[str | None]
     logprobs: list[list[Any]]
     usage: dict[str, Any] | None = None
@@ -54,6 +55,7 @@ class _Machine(ABC):
         self._is_done = False
         self.answer = StreamedAnswer(
             texts=[""] * num_choices,
+            thoughts=[""] * num_choices,
             finish_reasons=[None] * num_choices,
             logprobs=[[] for _ in range(num_choices)],
         )
@@ -102,6 +104,11 @@ class _Machine(ABC):
     def _choice(self, choice: dict[str, Any]) -> None:
         """Takes one entry of a chunk's choices."""
 
+    def _think(self, index: int, text: str) -> None:
+        assert text, "a chunk of reasoning that says nothing"
+        assert self.answer.texts[index] == "", "reasoning after the answer began"
+        self.answer.thoughts[index] += text
+
     def _finish(self, index: int, reason: str) -> None:
         assert reason in FINISH_REASONS
         assert self.answer.finish_reasons[index] is None, "a choice finished twice"
@@ -130,6 +137,10 @@ class _ChatMachine(_Machine):
             assert delta == {}
             self._finish(index, choice["finish_reason"])
             return
+        if "reasoning_content" in delta:
+            assert set(delta) == {"reasoning_content"}, f"more than reasoning in a delta: {delta}"
+            self._think(index, delta["reasoning_content"])
+            return
         assert set(delta) == {"content"}, f"more than content in a delta: {delta}"
         self.answer.texts[index] += delta["content"]
         if choice.get("logprobs") is not None:
@@ -143,6 +154,9 @@ class _CompletionMachine(_Machine):
         assert {"index", "text", "logprobs", "finish_reason"} <= set(choice)
         index = choice["index"]
         assert self.answer.finish_reasons[index] is None, "text after the finish chunk"
+        if "reasoning_content" in choice:
+            assert not choice["text"], f"more than reasoning in a chunk: {choice}"
+            self._think(index, choice["reasoning_content"])
         self.answer.texts[index] += choice["text"]
         if choice["logprobs"] is not None:
             self.answer.logprobs[index] += choice["logprobs"]["tokens"]

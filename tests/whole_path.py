@@ -14,6 +14,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from gateway.app import create_app
 from gateway.chat_template import ChatTemplate
+from gateway.reasoning import find_markers
 from gateway.registry import ModelRegistry
 from gateway.settings import Settings
 from gateway.token_generator import TokenGenerator
@@ -112,15 +113,16 @@ async def serving(
     assets = assets or byte_assets()
     assert assets.chat_template is not None
     tracing = tracing or in_memory_tracing()[0]
-    probe = FakeConstraintProbe()
+    probe, settled, tokenizer = FakeConstraintProbe(), Settings(**settings), Tokenizer(assets)
     generator = TokenGenerator(
         engine=engine,
-        tokenizer=Tokenizer(assets),
+        tokenizer=tokenizer,
         template=ChatTemplate(assets.chat_template, assets.special_tokens),
         probe=probe,
+        markers=find_markers(settled.reasoning_markers, tokenizer, template=assets.chat_template),
     )
     app = create_app(
-        Settings(**settings),
+        settled,
         models=ModelRegistry({MODEL: generator}, created=1_700_000_000),
         engine=engine,
         metrics=Metrics(),
