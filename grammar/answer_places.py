@@ -109,21 +109,6 @@ def place_at(root: Place, path: Sequence[str | int]) -> Place:
     return place
 
 
-def repeated_key(root: Place) -> Place | None:
-    """The first member whose key its object had before."""
-    waiting = [root]
-    found: list[Place] = []
-    while waiting:
-        place = waiting.pop()
-        seen: set[str | int] = set()
-        for member in place.members:
-            if member.key in seen:
-                found.append(member)
-            seen.add(member.key)
-        waiting += place.members
-    return min(found, key=lambda place: place.start, default=None)
-
-
 def anchors(root: Place, end: int, *, keyword: str) -> tuple[int, ...]:
     """Characters that belong to choices which may be to blame for what is wrong with a value that
     ends at `end`, the likeliest first: the end of a choice may be put off, or its start be another.
