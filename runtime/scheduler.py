@@ -238,11 +238,10 @@ class Scheduler:
         self._running.append(sequence)
         self._note_admitted(sequence, lease)
         sequence.phases.admitted(start_ns)
+        num_input = _num_input_tokens(sequence)
+        num_cached = min(lease.num_cached_tokens, num_input)
         sequence.phases.matched(
-            start_ns,
-            self._clock(),
-            num_cached=lease.num_cached_tokens,
-            num_to_compute=sequence.num_uncomputed_tokens,
+            start_ns, self._clock(), num_cached=num_cached, num_to_compute=num_input - num_cached
         )
         if not sequence.was_admitted:
             sequence.was_admitted = True
@@ -365,3 +364,9 @@ class Scheduler:
 
     def _num_pages(self, num_tokens: int) -> int:
         return -(-num_tokens // self._limits.page_size)
+
+
+def _num_input_tokens(sequence: Sequence) -> int:
+    """What the cache is asked for: what was given, and after a preemption all that there is. Tokens
+    that a grammar forces from the start are computed along with the prompt, but are output."""
+    return len(sequence.token_ids) if sequence.was_admitted else sequence.num_given_tokens

@@ -90,7 +90,9 @@ class TraceTree:
             assert attributes[names.ATTR_CACHED_TOKENS] == num_cached
             assert attributes[names.ATTR_COMPUTED_TOKENS] == num_prompt - num_cached
         assert self.total(names.SPAN_TOKENIZE, names.ATTR_TOKENS) == num_prompt
-        assert self.total(names.SPAN_PREFILL, names.ATTR_TOKENS) == num_prompt - num_cached
+        # What a grammar forces from the start is computed along with the prompt.
+        num_along = self.total(names.SPAN_PREFILL, names.ATTR_TOKENS) - (num_prompt - num_cached)
+        assert 0 <= num_along <= decode.attributes.get(names.ATTR_FORCED_TOKENS, 0)
         assert decode.attributes[names.ATTR_TOKENS] == num_completion
         reasons = model[names.GEN_AI_RESPONSE_FINISH_REASONS]
         assert reasons == (decode.attributes[names.ATTR_FINISH_REASON],)

@@ -160,6 +160,18 @@ def test_what_was_forced_is_found_in_the_prefix_cache(make_grammar_harness: Make
     assert len(turn) > 4 * PAGE_SIZE
 
 
+def test_a_forced_opening_is_neither_prompt_nor_a_hit(make_grammar_harness: MakeHarness) -> None:
+    harness = make_grammar_harness()
+    script = scripted(*([20 + number] for number in range(30)), FREE, FREE)
+    for number, expected in enumerate((0, len(PROMPT))):
+        answer = harness.ask(make_submit(f"r{number}", PROMPT, max_tokens=99, constraint=script))
+        match = next(phase for phase in answer.phases if phase.name == names.SPAN_CACHE_MATCH)
+        assert match.attributes[names.ATTR_CACHED_TOKENS] == expected
+        assert match.attributes[names.ATTR_COMPUTED_TOKENS] == len(PROMPT) - expected
+        assert answer.last.usage is not None
+        assert answer.last.usage.cached_tokens == expected
+
+
 REQUESTS = st.lists(
     st.tuples(
         st.integers(1, 60),  # length of the prompt
