@@ -132,6 +132,12 @@ async def test_an_answer_that_is_cut_inside_its_block_has_no_content(max_tokens:
     assert streamed.finish_reasons == ["length"]
 
 
+async def test_a_character_that_the_limit_cuts_in_the_block_is_told_as_such() -> None:
+    gateway = gateway_of("h\u00e9</think>[5]", template=THINKS)
+    assert await message_of(gateway, max_tokens=2) == ("h\ufffd", "", "length")
+    assert (await stream_of(gateway, max_tokens=2)).thoughts == ["h\ufffd"]
+
+
 async def test_each_choice_has_a_block_of_its_own() -> None:
     gateway = gateway_of("<think>a</think>[5]", "[5,5]", "<think>bcd</think>[1,5]")
     streamed = await stream_of(gateway, n=3)
