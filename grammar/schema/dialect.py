@@ -69,9 +69,9 @@ LIFETIMES = {
 
 def dialect_of(document: Json) -> Dialect:
     """The dialect that the root's `$schema` names. Raises: UnsupportedConstraint."""
-    uri = document.get("$schema") if isinstance(document, dict) else None
-    if uri is None:
+    if not isinstance(document, dict) or "$schema" not in document:
         return Dialect(NEWEST, is_declared=False)
+    uri = document["$schema"]
     if not isinstance(uri, str) or draft_uri(uri) not in DRAFTS:
         raise UnsupportedConstraint(
             "unknown $schema: drafts 4 to 2020-12 are understood",
