@@ -244,14 +244,17 @@ class Engine:
         num_accepted = matcher.accept(prefix)
         if num_accepted < len(prefix):
             raise ConstraintFailed(f"token {num_accepted} of output_prefix does not fit it")
-        for sequence in request.live_sequences:
+        first, *others = request.live_sequences
+        first.matcher = matcher
+        self._jump_forward.open(first)
+        for sequence in others:  # which begin as the first does, at no cost of their own
             sequence.matcher = matcher.fork()
-            self._jump_forward.open(sequence)
+            sequence.token_ids = first.token_ids.copy()
         # Cached: this request did not wait for the build, so its span has no length.
         start_ns, end_ns = outcome.start_ns, outcome.end_ns
         if request.is_build_cached:
             start_ns = end_ns = self._clock()
-        request.live_sequences[0].phases.compiled(
+        first.phases.compiled(
             start_ns,
             end_ns,
             engine=request.submit.constraint.engine,

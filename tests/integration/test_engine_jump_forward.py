@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from runtime.jump_forward import JumpForward
 from runtime.messages import ErrorCode, Sampling, Submit
+from runtime.request import Sequence
 from telemetry import names
 from tests.engine_harness import PAGE_SIZE, make_submit
 from tests.fake_grammar import scripted
@@ -82,6 +84,28 @@ def test_each_forced_token_is_sampled_where_log_probabilities_are_wanted(
     logprobs = [logprob for event in answer.events for logprob in event.logprobs]
     assert len(logprobs) == len(answer.token_ids) == len(SCRIPT)
     assert harness.stats.forced_tokens == 0
+
+
+def test_all_choices_begin_with_what_is_asked_for_once(
+    make_grammar_harness: MakeHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A long opening takes a library long to find."""
+    opened: list[int] = []
+    open_one = JumpForward.open
+
+    def count(self: JumpForward, sequence: Sequence) -> None:
+        opened.append(sequence.choice)
+        open_one(self, sequence)
+
+    monkeypatch.setattr(JumpForward, "open", count)
+    harness = make_grammar_harness()
+    script = scripted(*OPENING, FREE, list(range(20, 90)), [13])
+    harness.ask(make_submit("a", PROMPT, max_tokens=99, constraint=script, num_choices=4))
+    found = [harness.answer("a", choice) for choice in range(4)]
+    assert opened == [0]
+    assert [one.token_ids[:3] for one in found] == [[10, 11, 12]] * 4
+    assert len({tuple(one.token_ids) for one in found}) > 1
+    assert [one.finish_reason for one in found] == ["stop"] * 4
 
 
 def test_max_tokens_cuts_a_forced_run(make_grammar_harness: MakeHarness) -> None:
