@@ -205,6 +205,14 @@ def test_one_of_over_branches_that_may_overlap_is_refused(branches: list[Any]) -
             "/properties/a/items/$ref",
         ),
         (
+            {
+                "type": "object",
+                "properties": {"properties": {"$id": "https://e.com/a", "$ref": "#/b"}},
+                "b": {},
+            },
+            "/properties/properties/$ref",
+        ),
+        (
             {"$schema": "http://json-schema.org/draft-07/schema#", "prefixItems": [{}]},
             "/prefixItems",
         ),

@@ -52,6 +52,7 @@ def test_what_has_no_finite_value_is_left_out() -> None:
     }
     text = compile_schema(json.dumps(schema)).lark
     assert '"null"' in text
+    assert '"{"' not in text
     assert '"[" "]"' in re.sub(" +", " ", text)
     assert '\\"e\\"' not in text
 

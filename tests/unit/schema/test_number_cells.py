@@ -74,6 +74,13 @@ def test_bounds_move_to_the_numbers_that_are_left() -> None:
     assert (fours.low, fours.high) == (Bound(Fraction(4)), Bound(Fraction(8)))
 
 
+def test_of_two_equal_bounds_the_exclusive_one_is_tighter() -> None:
+    closed, open_ = Bound(Fraction(1)), Bound(Fraction(1), is_exclusive=True)
+    for one, other in ((closed, open_), (open_, closed)):
+        assert NumberCell(low=one).intersect(NumberCell(low=other)) == NumberCell(low=open_)
+        assert NumberCell(high=one).intersect(NumberCell(high=other)) == NumberCell(high=open_)
+
+
 def test_multiples_of_two_numbers_are_multiples_of_their_least_common_one() -> None:
     joined = NumberCell(multiple_of=Fraction(3, 4)).intersect(
         NumberCell(multiple_of=Fraction(1, 2))

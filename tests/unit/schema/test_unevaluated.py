@@ -98,6 +98,8 @@ def test_tuples_of_2019_have_no_prefix_items() -> None:
         "unevaluatedItems": False,
     }
     assert [compiled(schema).allows(value) for value in ([1], [1, 1])] == [True, False]
+    del schema["items"]
+    assert [compiled(schema).allows(value) for value in ([], [1])] == [True, False]
 
 
 def test_schemas_that_share_parts_are_walked_once_each() -> None:
