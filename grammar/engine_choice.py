@@ -7,7 +7,7 @@ checked. Speed only decides among equals.
 from collections.abc import Callable
 from typing import assert_never
 
-from grammar.errors import UnsupportedConstraint
+from grammar.errors import UnsatisfiableConstraint, UnsupportedConstraint
 from grammar.matcher import GrammarEngine
 from grammar.spec import ConstraintSpec, EngineName, PreparedConstraint
 
@@ -35,6 +35,8 @@ def prepare_with(engines: EngineSource, spec: ConstraintSpec) -> PreparedConstra
     for name in ORDER:
         try:
             prepared = _prepare(engines, name, spec)
+        except UnsatisfiableConstraint:
+            raise  # another engine would only need longer to find that out, or would not
         except UnsupportedConstraint as error:
             refusals.append(error)
             continue

@@ -2,7 +2,8 @@
 
 GrammarError
 ├── UnsupportedConstraint    cannot be enforced, or is not a constraint at all
-│   └── UnsupportedPattern   of a schema: malformed, or beyond regular languages
+│   ├── UnsupportedPattern   of a schema: malformed, or beyond regular languages
+│   └── UnsatisfiableConstraint  no output fits, whichever engine were asked
 ├── ConstraintTooExpensive   took longer or more memory than allowed to compile
 └── MatcherFailed            an engine gave up in the middle of an output
 """
@@ -27,6 +28,10 @@ class UnsupportedPattern(UnsupportedConstraint):
 
     def __init__(self, reason: str, *, pointer: str = "") -> None:
         super().__init__(reason, pointer=pointer, keyword="pattern")
+
+
+class UnsatisfiableConstraint(UnsupportedConstraint):
+    """Nothing satisfies it, whichever engine were asked."""
 
 
 class ConstraintTooExpensive(GrammarError):

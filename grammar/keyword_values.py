@@ -1,5 +1,6 @@
 """Checks of single keywords' values, for every reader of schemas."""
 
+import json
 import math
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -15,6 +16,8 @@ Check = Callable[[Json, str, str], Any]
 MAX_ENUM = 20_000
 MAX_REPEAT = 65_536
 MAX_LITERAL_DEPTH = 64
+# What a grammar forces is tokenized between two steps of all streams: 60,000 characters take 65 ms.
+MAX_LITERAL_CHARS = 16_384
 
 
 def refused(reason: str, place: str, keyword: str) -> UnsupportedConstraint:
@@ -51,6 +54,9 @@ def _enum(value: Json, place: str, keyword: str) -> Json:
 
 
 def _literal(value: Json, place: str, keyword: str) -> Json:
+    for literal in value if keyword == "enum" else [value]:
+        if _is_long(literal):
+            raise refused(f"a literal has at most {MAX_LITERAL_CHARS} characters", place, keyword)
     level = [value]
     for _ in range(MAX_LITERAL_DEPTH):
         for number in level:
@@ -60,6 +66,12 @@ def _literal(value: Json, place: str, keyword: str) -> Json:
         if not level:
             return value
     raise refused(f"a literal is nested at most {MAX_LITERAL_DEPTH} deep", place, keyword)
+
+
+def _is_long(literal: Json) -> bool:
+    if isinstance(literal, dict | list):
+        return len(json.dumps(literal, ensure_ascii=False)) > MAX_LITERAL_CHARS
+    return isinstance(literal, str) and len(literal) > MAX_LITERAL_CHARS
 
 
 def _members(value: Json) -> Iterable[Json]:

@@ -4,6 +4,7 @@ import json
 import re
 
 from grammar.errors import UnsupportedConstraint
+from grammar.keyword_values import MAX_LITERAL_CHARS
 
 MAX_CHOICES = 4096
 MAX_CHOICE_CHARS = 262_144
@@ -94,4 +95,8 @@ def _check_choice(text: object, pointer: str) -> None:
         raise UnsupportedConstraint("a choice is an array of strings", pointer=pointer)
     if not text:
         raise UnsupportedConstraint("a string of a choice must not be empty", pointer=pointer)
+    if len(text) > MAX_LITERAL_CHARS:
+        raise UnsupportedConstraint(
+            f"a string of a choice has at most {MAX_LITERAL_CHARS} characters", pointer=pointer
+        )
     check_encodable(text, "the string", pointer=pointer)

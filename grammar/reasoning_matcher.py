@@ -67,6 +67,9 @@ class ReasoningMatcher:
             self._num_inner -= num_tokens
             self._tokens = kept
             return
+        if self._phase is _Phase.REASONING and len(kept) >= self._block_start:
+            self._tokens = kept
+            return
         self._inner.rollback(self._num_inner)
         self._tokens, self._num_inner, self._block_start = [], 0, 0
         self._phase = self._first_phase()

@@ -6,7 +6,7 @@ finite value are left out of it, by a least fixed point over everything that the
 
 from collections.abc import Collection, Iterator
 
-from grammar.errors import UnsupportedConstraint
+from grammar.errors import UnsatisfiableConstraint
 from grammar.schema.array_plans import ArrayPlan, array_plan
 from grammar.schema.containers import ArrayCell, ObjectCell
 from grammar.schema.model import SchemaModel
@@ -19,7 +19,7 @@ from grammar.schema_document import child
 class Reach:
     """Everything below the root of a model, with plans for its arrays and objects.
 
-    Raises: UnsupportedConstraint where the root itself has no finite value.
+    Raises: UnsatisfiableConstraint where the root itself has no finite value.
     """
 
     def __init__(self, model: SchemaModel) -> None:
@@ -119,11 +119,11 @@ class Reach:
         return has_value
 
 
-def _without_value(model: SchemaModel) -> UnsupportedConstraint:
+def _without_value(model: SchemaModel) -> UnsatisfiableConstraint:
     """Names the place where nothing was left, the outermost first."""
     pointer = min(model.contradictions, key=len, default=None)
     reason = "no finite value satisfies the schema: it contradicts itself"
     if pointer is None:
-        return UnsupportedConstraint(f"{reason}, or its recursion has no base case")
+        return UnsatisfiableConstraint(f"{reason}, or its recursion has no base case")
     keyword = model.contradictions[pointer]
-    return UnsupportedConstraint(reason, pointer=child(pointer, keyword), keyword=keyword)
+    return UnsatisfiableConstraint(reason, pointer=child(pointer, keyword), keyword=keyword)

@@ -20,8 +20,9 @@ from grammar.schema.regex import (
     union,
 )
 
-# Emptiness is only looked for to leave out alternatives that allow nothing.
-MAX_PROOF_STEPS = 200
+# Where a set is empty and that is not found, the grammar has a dead end, at which an answer ends in
+# an error. Formats against lengths need more than 1,000.
+MAX_PROOF_STEPS = 4_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ class TextSet:
     @property
     def is_surely_empty(self) -> bool:
         """No text can be generated from it. False where that cannot be told cheaply."""
-        return self.narrow is NOTHING or (self.narrow is not ANY_TEXT and _is_empty(self.narrow))
+        return self.narrow is NOTHING or (not self.narrow.is_plain and _is_empty(self.narrow))
 
     @property
     def is_full(self) -> bool:

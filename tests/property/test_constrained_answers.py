@@ -91,7 +91,7 @@ def num_preemptions(answers: list[Answer]) -> int:
 def test_a_greedy_answer_is_kept_and_the_same_in_all_arrangements(bench: ConstrainedModel) -> None:
     seen: Counter[str] = Counter()
 
-    @settings(SETTINGS, max_examples=40)
+    @settings(SETTINGS, max_examples=20)
     @given(schema=schemas, word=st.sampled_from(["", "yes", "list", "{"]), jumps=st.booleans())
     def check(schema: Any, word: str, jumps: bool) -> None:
         request = bench.request(
@@ -130,7 +130,7 @@ def test_a_greedy_answer_is_kept_and_the_same_in_all_arrangements(bench: Constra
 def test_sampled_choices_are_kept_and_depend_on_their_seed_alone(bench: ConstrainedModel) -> None:
     seen: Counter[str] = Counter()
 
-    @settings(SETTINGS, max_examples=30)
+    @settings(SETTINGS, max_examples=15)
     @given(schema=schemas, seed=st.integers(0, 2**32))
     def check(schema: Any, seed: int) -> None:
         request = bench.request(
@@ -180,7 +180,7 @@ def test_no_way_of_sampling_gets_out_of_the_grammar(bench: ConstrainedModel) -> 
     ends = bench.vocabulary.eos_token_ids
     token_ids = st.sampled_from([*bench.model.encode('{}[]",:\\\ntrue019. '), *ends])
 
-    @settings(SETTINGS, max_examples=100)
+    @settings(SETTINGS, max_examples=50)
     @given(schema=schemas, sampling=samplings(token_ids))
     def check(schema: Any, sampling: Sampling) -> None:
         constraint = enforced(bench, schema)

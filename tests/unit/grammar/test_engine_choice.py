@@ -8,7 +8,7 @@ import pytest
 
 from grammar import engine_choice
 from grammar.engine_choice import prepare_with
-from grammar.errors import UnsupportedConstraint
+from grammar.errors import UnsatisfiableConstraint, UnsupportedConstraint
 from grammar.matcher import GrammarEngine, Matcher
 from grammar.spec import ConstraintSpec, EngineName, Gap, PreparedConstraint
 
@@ -29,6 +29,8 @@ class Prepared:
 
     def of(self, name: EngineName) -> PreparedConstraint:
         verdict = self._verdicts.get(name, "refused")
+        if verdict == "impossible":
+            raise UnsatisfiableConstraint(f"{name} proves it")
         if verdict == "refused":
             raise UnsupportedConstraint(f"{name} refuses", pointer=f"/{name}")
         return PreparedConstraint(name, "lark", "", (GAP,) if verdict == "checked" else ())
@@ -56,6 +58,11 @@ def test_enforced_goes_before_checked_before_refused(
     monkeypatch: pytest.MonkeyPatch, verdicts: dict[str, str], engine: str
 ) -> None:
     assert Prepared(monkeypatch, **verdicts).chosen() == engine
+
+
+def test_what_nothing_satisfies_goes_to_no_other_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UnsatisfiableConstraint, match="llguidance proves it"):
+        Prepared(monkeypatch, llguidance="impossible", xgrammar="enforced").chosen()
 
 
 def test_where_all_refuse_the_first_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,7 +98,7 @@ def test_a_choice_among_engines_imports_none_of_their_libraries() -> None:
     program = f"""
 import sys
 from grammar.engine_choice import prepare_with
-from grammar.errors import UnsupportedConstraint
+from grammar.errors import UnsatisfiableConstraint, UnsupportedConstraint
 from grammar.spec import ConstraintSpec
 
 class Refusing:

@@ -20,7 +20,8 @@ from grammar.literals import MAX_CHOICES, checked_regex, choice_strings, unsuppo
         ('["\\ud800"]', "/0"),
         ("[" * 100_000, ""),
         (json.dumps([str(number) for number in range(MAX_CHOICES + 1)]), ""),
-        (json.dumps(["x" * 300_000]), ""),
+        (json.dumps(["a", "x" * 20_000]), "/1"),
+        (json.dumps([f"{number:010000}" for number in range(30)]), ""),
     ],
 )
 def test_what_is_no_choice_is_refused_with_its_place(value: str, pointer: str) -> None:
