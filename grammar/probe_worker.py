@@ -91,7 +91,7 @@ class ProbeWorker:
         started = time.perf_counter()
         timers = nullcontext() if limits is None else _limited_time(limits)
         try:
-            with timers, _limited_memory(self._memory_limit_bytes), _warnings_as_errors():
+            with timers, _limited_memory(self._memory_limit_bytes):
                 prepared = self._compile(spec)
         except _EngineMissing:
             raise
@@ -115,7 +115,9 @@ class ProbeWorker:
         prepared = prepare_with(self._loaded_engine, spec)
         if len(prepared.grammar) > MAX_GRAMMAR_CHARS:
             raise MemoryError
-        matcher = self._loaded_engine(prepared.engine).build(prepared)
+        engine = self._loaded_engine(prepared.engine)
+        with _warnings_as_errors() if prepared.engine == "xgrammar" else nullcontext():
+            matcher = engine.build(prepared)
         row = np.zeros(mask_words(self._vocabulary.vocab_size), dtype=np.int32)
         matcher.fill(row)
         if spec.kind.startswith("json_") and matcher.is_accepting():

@@ -43,8 +43,12 @@ def parse_schema(text: str) -> Json:
 
 def child(pointer: str, *keys: str | int) -> str:
     """The JSON Pointer one or more steps below `pointer` (RFC 6901)."""
-    steps = (str(key).replace("~", "~0").replace("/", "~1") for key in keys)
-    return pointer + "".join(f"/{step}" for step in steps)
+    for key in keys:
+        step = str(key)
+        if "~" in step or "/" in step:
+            step = step.replace("~", "~0").replace("/", "~1")
+        pointer = f"{pointer}/{step}"
+    return pointer
 
 
 def steps_of(pointer: str) -> Iterator[str]:
