@@ -5,6 +5,7 @@ mask is the proof. Owned by TokenGenerator.
 """
 
 import asyncio
+import time
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
@@ -17,7 +18,8 @@ from grammar.spec import ConstraintSpec
 if TYPE_CHECKING:
     from grammar.validation import AnswerValidator
 
-# What is validated in about a millisecond is not worth a thread, once all has been loaded.
+# What was validated in some milliseconds the last time is not worth a thread.
+MAX_INLINE_S = 0.005
 MAX_INLINE_CHARS = 2_000
 MAX_INLINE_SCHEMA_CHARS = 20_000
 # Schemas whose validators are kept, by their number and their characters together.
@@ -89,8 +91,10 @@ class JsonCheck:
 
         if self._validator is None:
             self._validator = AnswerValidator(self._schema)
+        started = time.perf_counter()
         problem = self._validator.problem(text)
-        self._is_warm = len(self._schema) <= MAX_INLINE_SCHEMA_CHARS
+        is_quick = time.perf_counter() - started < MAX_INLINE_S
+        self._is_warm = is_quick and len(self._schema) <= MAX_INLINE_SCHEMA_CHARS
         return problem
 
 

@@ -6,9 +6,10 @@ Nothing is fetched, and no client's pattern is run by a backtracking matcher.
 
 import json
 import math
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
-from functools import cache
+from functools import cache, lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from grammar.answer_places import (
     repeated_item,
     scan,
 )
-from grammar.errors import GrammarError, UnsupportedConstraint
+from grammar.errors import GrammarError
 from grammar.schema.dialect import dialect_of
 from grammar.schema.formats import format_regex
 from grammar.schema.patterns import parse_pattern
@@ -36,6 +37,19 @@ MAX_ERRORS = 16
 MAX_DIGITS = 4000
 
 Judge = Callable[[Any, Any, Any, Any], Iterator["ValidationError"]]
+
+
+# References that the validation of one text follows at most: about a second.
+MAX_REFERENCES = 20_000
+
+
+class _Budget(threading.local):
+    """What the validation that runs in this thread may still follow."""
+
+    num_references = 0
+
+
+_budget = _Budget()
 
 
 class AnswerValidator:
@@ -59,8 +73,9 @@ class AnswerValidator:
         as in nearly all parsers: no mask can keep an open object from repeating a key.
 
         Raises: GrammarError where the schema gives no answer (a reference to nowhere, a text
-        nested too deeply).
+        nested too deeply, references that multiply beyond a second's work).
         """
+        _budget.num_references = MAX_REFERENCES
         try:
             value = json.loads(
                 text, parse_constant=_no_constant, parse_float=_finite, parse_int=_integer
@@ -70,7 +85,7 @@ class AnswerValidator:
             return Problem(f"it is not valid JSON: {error}"[:MAX_MESSAGE_CHARS])
         except RecursionError as error:
             raise GrammarError("the text is nested too deeply to be validated") from error
-        except UnsupportedConstraint:
+        except GrammarError:
             raise
         except Exception as error:  # of the library, for references that lead nowhere
             raise GrammarError(f"the text cannot be validated: {error}") from error
@@ -129,6 +144,9 @@ def _validator_class(draft: int, *, is_lenient: bool, counts_evaluated: bool) ->
         "format": _format,
         "multipleOf": _multiple_of(base.VALIDATORS["multipleOf"]),
     }
+    for keyword in ("$ref", "$dynamicRef", "$recursiveRef"):
+        if keyword in base.VALIDATORS:
+            judges[keyword] = _counted(base.VALIDATORS[keyword])
     if counts_evaluated:
         judges["unevaluatedProperties"] = _unevaluated_properties
     if is_lenient:
@@ -137,6 +155,19 @@ def _validator_class(draft: int, *, is_lenient: bool, counts_evaluated: bool) ->
     # The library's would choose a class by the `$schema` of a part, and lose ours.
     made.evolve = lambda self, **changes: attrs.evolve(self, **changes)
     return made
+
+
+def _counted(library: Judge) -> Judge:
+    """The library's, as often as one text may ask: where each of two references leads to two more,
+    and so on, the work doubles with each."""
+
+    def judge(validator: Any, value: Any, instance: Any, schema: Any) -> Any:
+        _budget.num_references -= 1
+        if _budget.num_references < 0:
+            raise GrammarError(f"it takes more than {MAX_REFERENCES} references to validate")
+        yield from library(validator, value, instance, schema)
+
+    return judge
 
 
 def _older_forms(by_draft: dict[int, Any], base: Any) -> dict[str, Judge]:
@@ -176,7 +207,7 @@ def _older_forms(by_draft: dict[int, Any], base: Any) -> dict[str, Judge]:
     }
 
 
-@cache
+@lru_cache(maxsize=1024)
 def _language(pattern: str) -> Regex:
     return parse_pattern(pattern, reading="narrow")
 

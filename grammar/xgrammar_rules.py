@@ -23,6 +23,7 @@ COMBINATIONS = ("$ref", "anyOf", "allOf", "oneOf")
 # It computes float bounds to six decimals.
 BOUND_DECIMALS = 6
 MAX_FLOAT_BOUND = 2**31
+MAX_MULTIPLE_OF = 1024
 
 
 def xgrammar_rules(schema: Schema, pointer: str) -> Schema:
@@ -127,10 +128,10 @@ def _check_number(schema: Schema, pointer: str, *, is_integer: bool) -> None:
 
 def _check_multiple_of(schema: Schema, pointer: str, *, is_integer: bool) -> None:
     bounds = set(schema) & {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}
-    is_whole = isinstance(schema["multipleOf"], int)
+    is_whole = isinstance(schema["multipleOf"], int) and schema["multipleOf"] <= MAX_MULTIPLE_OF
     if not is_integer or not is_whole or bounds not in (set(), {"minimum", "maximum"}):
         raise refused(
-            "xgrammar enforces multipleOf only for integers without bounds or with both",
+            "xgrammar enforces multipleOf up to 1024, for integers without bounds or with both",
             child(pointer, "multipleOf"),
             "multipleOf",
         )

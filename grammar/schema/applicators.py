@@ -93,8 +93,10 @@ def _if(model: "SchemaModel", site: Site) -> Part:
 
 def _enum(model: "SchemaModel", site: Site) -> Part:
     words = tuple(one for one in site.value if isinstance(one, str))
-    rest = [literal_shape(one, model.nodes) for one in site.value if not isinstance(one, str)]
-    return model.algebra.unite([Shape(texts=TextSet.words(words)), *rest])
+    shapes = [literal_shape(one, model.nodes) for one in site.value if not isinstance(one, str)]
+    numbers = tuple(dict.fromkeys(number for shape in shapes for number in shape.numbers))
+    rest = [shape for shape in shapes if not shape.numbers]
+    return model.algebra.unite([Shape(texts=TextSet.words(words), numbers=numbers), *rest])
 
 
 def _const(model: "SchemaModel", site: Site) -> Part:

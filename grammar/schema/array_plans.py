@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 
 from grammar.schema.containers import ArrayCell, Contains
-from grammar.schema.json_text import compact, plain_number
+from grammar.schema.json_text import compact, number_text
 from grammar.schema.model import SchemaModel
 from grammar.schema.nodes import NEVER, NodeId
 from grammar.schema.regex import finite_texts
@@ -154,10 +154,6 @@ def _steps(
                 yield Step(node, (min(index + 1, last), tuple(target)))
 
 
-def _is_over(count: int, contains: Contains) -> bool:
-    return contains.high is not None and count > contains.high
-
-
 def _distinct_texts(cell: ArrayCell, model: SchemaModel) -> tuple[str, ...] | None:
     """The JSON texts of all values an item can have, if they are few and plain."""
     if cell.prefix or cell.contains:
@@ -177,6 +173,6 @@ def _texts(shape: Shape) -> tuple[str, ...] | None:
     return (
         *(["null"] if shape.has_null else []),
         *(compact(one) for one in sorted(shape.booleans)),
-        *(plain_number(value) for value in dict.fromkeys(values) if value is not None),
+        *(number_text(value) for value in dict.fromkeys(values) if value is not None),
         *(compact(word) for word in words),
     )

@@ -45,8 +45,6 @@ class Dialect:
 
 
 # Keyword -> first and last draft that gives it a meaning, where that is not all of 4 to 2020-12.
-# `dependencies` was split in 2019-09, whose validators may still honour it; whoever writes it means
-# it, and an answer that keeps it is valid either way.
 LIFETIMES = {
     "const": (6, NEWEST),
     "contains": (6, NEWEST),
@@ -54,6 +52,7 @@ LIFETIMES = {
     "if": (7, NEWEST),
     "then": (7, NEWEST),
     "else": (7, NEWEST),
+    "dependencies": (4, 7),
     "additionalItems": (4, 2019),
     "dependentRequired": (2019, NEWEST),
     "dependentSchemas": (2019, NEWEST),

@@ -28,14 +28,22 @@ def plain_number(value: Fraction) -> str:
     return f"{sign}{digits[:-num_digits]}.{digits[-num_digits:]}"
 
 
-def number_text(value: int | float) -> str:
+def exact_number(value: int | float) -> Fraction:
+    """The number as it is written in decimal digits; beyond 2**53 the double itself, which is then
+    a whole number and what readers compare with."""
+    if isinstance(value, int) or abs(value) >= FIRST_INEXACT:
+        return Fraction(value)
+    return Fraction(repr(value))
+
+
+def number_text(value: Fraction) -> str:
     """A number as the grammars take it: plain, or with an exponent where it has many digits."""
-    exact = Fraction(value) if isinstance(value, int) else Fraction(repr(value))
-    text = plain_number(exact)
-    if isinstance(value, int) or len(text) <= MAX_PLAIN_DIGITS:
-        return text
-    return repr(value)
+    text = plain_number(value)
+    is_double = abs(value) < MAX_DOUBLE and Fraction(float(value)) == value
+    return repr(float(value)) if len(text) > MAX_PLAIN_DIGITS and is_double else text
 
 
+FIRST_INEXACT = 2**53
+MAX_DOUBLE = 2**1024 - 2**970
 # The grammars take numbers of up to 64 digits before and after the point.
 MAX_PLAIN_DIGITS = 64

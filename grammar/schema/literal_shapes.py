@@ -3,9 +3,9 @@
 import json
 
 from grammar.schema.containers import ArrayCell, closed_object
+from grammar.schema.json_text import exact_number
 from grammar.schema.nodes import NEVER, NodeId, NodeTable
 from grammar.schema.number_cells import single_number
-from grammar.schema.scalar_keywords import exact_number
 from grammar.schema.shapes import Shape
 from grammar.schema.text_sets import TextSet
 from grammar.schema_document import Json

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from grammar.schema.json_text import plain_number
+from grammar.schema.json_text import number_text, plain_number
 from grammar.schema.number_cells import NumberCell
 from grammar.schema.numbers import (
     Bound,
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 MAX_BOUND = 2**63 - 1024
 # Its automaton has a state a remainder: masks take 3 ms at 10,000, and fail at 100,000.
 MAX_COEFFICIENT = 10_000
+EXACT_DIGITS = 15
 COMPACT = {"whitespace_flexible": False, "item_separator": ",", "key_separator": ":"}
 
 NOT_MULTIPLE = Gap("", "not", "the mask cannot exclude the multiples of such a number")
@@ -35,7 +36,8 @@ def number_alternatives(cells: tuple[NumberCell, ...], emitter: "LarkEmitter") -
     plain = []
     for cell in cells:
         if cell.only_value is not None:  # one spelling, so that it is forced
-            plain.append(plain_number(cell.only_value).replace(".", r"\."))
+            text = number_text(cell.only_value)
+            plain.append(text.replace(".", r"\.").replace("+", r"\+"))
         elif cell.multiple_of is None and not cell.not_multiples_of:
             regex = number_regex(cell.low, cell.high, integer=cell.is_whole)
             if regex is not None:
@@ -62,7 +64,7 @@ def _divided(cell: NumberCell, emitter: "LarkEmitter") -> Iterator[str]:
         if regex is None and _coefficient(cell.multiple_of) > MAX_COEFFICIENT:
             emitter.note(LARGE_DIVISOR)
         elif regex is None:
-            if len(parts) > 1:
+            if len(parts) > 1 or cell.is_whole is False:
                 emitter.note(NOT_MULTIPLE)
             yield f"%json {json.dumps(_json_schema(cell, cell.multiple_of, emitter))}"
             return
@@ -78,18 +80,25 @@ def _coefficient(divisor: Fraction) -> int:
 
 def _json_schema(cell: NumberCell, divisor: Fraction, emitter: "LarkEmitter") -> dict[str, object]:
     """The schema that llguidance turns into its automaton, bounded so that no number is endless."""
+    most = Fraction(MAX_BOUND) if cell.is_whole else _largest_exact(divisor)
     schema: dict[str, object] = {
         "x-guidance": COMPACT,
         "type": "integer" if cell.is_whole else "number",
         "multipleOf": _number(divisor),
-        "minimum": -MAX_BOUND,
-        "maximum": MAX_BOUND,
+        "minimum": _number(-most),
+        "maximum": _number(most),
     }
     for bound, keyword in ((cell.low, "minimum"), (cell.high, "maximum")):
-        if bound is not None:
+        if bound is not None and abs(bound.value) < most:
             del schema[keyword]
             schema[_keyword(bound, keyword)] = _bound(bound, emitter)
     return schema
+
+
+def _largest_exact(divisor: Fraction) -> Fraction:
+    """Up to here a multiple has 15 digits, and a double keeps it apart from its neighbours."""
+    num_places = len(plain_number(divisor).partition(".")[2])
+    return Fraction(10 ** (EXACT_DIGITS - num_places))
 
 
 def _keyword(bound: Bound, keyword: str) -> str:
@@ -97,8 +106,7 @@ def _keyword(bound: Bound, keyword: str) -> str:
 
 
 def _bound(bound: Bound, emitter: "LarkEmitter") -> int | float:
-    value = max(Fraction(-MAX_BOUND), min(Fraction(MAX_BOUND), bound.value))
-    number = _number(value)
+    number = _number(bound.value)
     if Fraction(number) != bound.value:
         emitter.note(ROUNDED_BOUND)
     return number

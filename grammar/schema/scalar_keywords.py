@@ -1,12 +1,12 @@
 """What a schema object says of types, numbers and strings."""
 
-from fractions import Fraction
 from typing import Any
 
 from grammar.errors import UnsupportedPattern
 from grammar.keyword_values import refused
 from grammar.keywords import TYPES
 from grammar.schema.formats import format_regex
+from grammar.schema.json_text import exact_number
 from grammar.schema.number_cells import ALL_NUMBERS, NumberCell
 from grammar.schema.numbers import Bound
 from grammar.schema.patterns import parse_pattern
@@ -41,11 +41,6 @@ def number_cell(schema: Schema, pointer: str) -> tuple[NumberCell | None, tuple[
         if divisor.denominator & (divisor.denominator - 1):
             gaps = (Gap(child(pointer, "multipleOf"), "multipleOf", DIVIDING_DOUBLES),)
     return cell, gaps
-
-
-def exact_number(value: int | float) -> Fraction:
-    """The number as it is written in decimal digits."""
-    return Fraction(value) if isinstance(value, int) else Fraction(repr(value))
 
 
 def _bound(schema: Schema, keyword: str) -> NumberCell | None:

@@ -22,7 +22,6 @@ from grammar.spec import Gap
 
 # More alternatives of one type than this are not multiplied out.
 MAX_CELLS = 256
-MAX_NUMBERS = 20_000
 
 Cell = TypeVar("Cell")
 TypedGap = tuple[str, Gap]

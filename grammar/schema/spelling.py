@@ -5,12 +5,11 @@ without any engine: what a mask allows can be held against it.
 """
 
 from grammar.schema.containers import ArrayCell
-from grammar.schema.json_text import compact, number_text
+from grammar.schema.json_text import compact, exact_number, number_text
 from grammar.schema.model import SchemaModel
 from grammar.schema.nodes import ANY, NodeId
 from grammar.schema.plans import ObjectPlan
 from grammar.schema.reach import Reach
-from grammar.schema.scalar_keywords import exact_number
 from grammar.schema_document import Json
 
 # So many orders of keys are tried for a value that no plan has a place for.
@@ -42,7 +41,7 @@ class Speller:
         if isinstance(value, int | float):
             number = exact_number(value)
             is_allowed = any(cell.has(number) for cell in shape.numbers)
-            return number_text(value) if is_allowed else None
+            return number_text(number) if is_allowed else None
         if isinstance(value, str):
             return compact(value) if shape.texts.surely_has(value) else None
         if isinstance(value, list):
@@ -111,7 +110,7 @@ class Speller:
             items = (self._ordered(n, v, choice) for n, v in zip(nodes, value, strict=True))
             return f"[{','.join(items)}]"
         if not isinstance(value, dict):
-            return number_text(value) if _is_number(value) else compact(value)
+            return number_text(exact_number(value)) if _is_number(value) else compact(value)
         plans = [plan for cell in shape.objects for plan in self._reach.plans_of(cell)]
         plan = _chosen(tuple(plans), choice)
         nodes_of = {} if plan is None else {m.name: m.node for m in plan.members}
@@ -141,7 +140,7 @@ def _plain(value: Json) -> str:
         return f"[{','.join(map(_plain, value))}]"
     if isinstance(value, dict):
         return f"{{{','.join(f'{compact(k)}:{_plain(v)}' for k, v in value.items())}}}"
-    return number_text(value) if _is_number(value) else compact(value)
+    return number_text(exact_number(value)) if _is_number(value) else compact(value)
 
 
 def _comparable(value: Json) -> object:

@@ -236,8 +236,19 @@ def _range_class(members: Ranges) -> str:
     if members == EVERY:
         return r"[\x00-\x{10ffff}]"
     if members.bounds[-1][1] == LAST_CODE:
-        return f"[^{''.join(map(_range, inverted_ranges(members).bounds))}]"
+        return f"[^{''.join(map(_range, _over_surrogates(inverted_ranges(members))))}]"
     return f"[{''.join(map(_range, members.bounds))}]"
+
+
+def _over_surrogates(members: Ranges) -> Iterable[Range]:
+    """Ranges that meet at the surrogates as one: Rust's regex-syntax, negating two that end and
+    begin there, takes the characters on both sides for members."""
+    merged: list[Range] = []
+    for low, high in members.bounds:
+        if merged and (merged[-1][1], low) == (0xD7FF, 0xE000):
+            low = merged.pop()[0]
+        merged.append((low, high))
+    return merged
 
 
 def _range(pair: Range) -> str:

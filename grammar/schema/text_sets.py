@@ -70,10 +70,6 @@ class TextSet:
         """No text can be generated from it. False where that cannot be told cheaply."""
         return self.narrow is NOTHING or (not self.narrow.is_plain and _is_empty(self.narrow))
 
-    @property
-    def is_full(self) -> bool:
-        return self.narrow is ANY_TEXT
-
 
 @lru_cache(maxsize=4096)
 def _is_empty(regex: Regex) -> bool:

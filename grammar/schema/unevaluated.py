@@ -41,7 +41,8 @@ def unevaluated_items(model: "SchemaModel", schema: Schema, pointer: str) -> Sha
     place = child(pointer, "unevaluatedItems")
     node = subschema(schema["unevaluatedItems"], place, model.nodes)
     num_items = _evaluated_items(model, schema, pointer)
-    if num_items is None:
+    is_old_tuple = isinstance(schema.get("items"), list) and not model.dialect.is_declared
+    if num_items is None or is_old_tuple:
         return _partly("array", Gap(place, "unevaluatedItems", DEPENDS))
     if num_items == "all":
         return ANY_SHAPE

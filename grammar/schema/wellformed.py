@@ -71,6 +71,9 @@ def _check_in_dialect(schema: Schema, pointer: str, keyword: str, *, dialect: Di
             _check_exclusive(schema, place, keyword, dialect=dialect)
         case "items" if isinstance(value, list) and not dialect.knows("additionalItems"):
             raise refused("in 2020-12 a tuple is prefixItems", place, keyword)
+        case "items" if isinstance(value, list) and "prefixItems" in schema:
+            if dialect.knows("prefixItems"):
+                raise refused("a tuple is items or prefixItems, not both", place, keyword)
 
 
 def _check_pattern(pattern: str, place: str, keyword: str) -> None:

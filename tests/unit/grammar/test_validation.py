@@ -194,3 +194,16 @@ def test_anchors_lie_within_the_text_whatever_is_wrong() -> None:
         found = wrong({"not": {}}, text)
         assert found.anchors
         assert all(0 <= position < len(text) for position in found.anchors)
+
+
+def validator_of(schema: dict[str, Any]) -> AnswerValidator:
+    return AnswerValidator(msgspec.json.encode(schema).decode())
+
+
+def test_references_that_multiply_are_followed_so_far_and_no_further() -> None:
+    parts: dict[str, Any] = {"a0": {"type": "string"}}
+    for number in range(1, 25):
+        parts[f"a{number}"] = {"allOf": [{"$ref": f"#/$defs/a{number - 1}"}] * 2}
+    with pytest.raises(GrammarError, match="references"):
+        validator_of({"$defs": parts, "$ref": "#/$defs/a24"}).problem('"x"')
+    assert validator_of({"$defs": parts, "$ref": "#/$defs/a4"}).problem('"x"') is None

@@ -48,7 +48,7 @@ def test_an_unknown_draft_is_refused(uri: Any) -> None:
         ("type", {DRAFT_4, DRAFT_7, DRAFT_2019, DRAFT_2020}),
         ("const", {DRAFT_7, DRAFT_2019, DRAFT_2020}),
         ("if", {DRAFT_7, DRAFT_2019, DRAFT_2020}),
-        ("dependencies", {DRAFT_4, DRAFT_7, DRAFT_2019, DRAFT_2020}),
+        ("dependencies", {DRAFT_4, DRAFT_7}),
         ("additionalItems", {DRAFT_4, DRAFT_7, DRAFT_2019}),
         ("dependentRequired", {DRAFT_2019, DRAFT_2020}),
         ("unevaluatedItems", {DRAFT_2019, DRAFT_2020}),

@@ -104,3 +104,10 @@ def test_a_language_with_an_operator_is_no_rust_regex() -> None:
 def test_all_free_strings_are_one_terminal() -> None:
     free = repeat(union(DIGIT, one_of(inverted(ranges([(0x30, 0x39)])))), 0, None)
     assert json_string(free) == json_string(ANY_TEXT)
+
+
+def test_a_class_up_to_the_last_character_takes_nothing_beside_the_surrogates() -> None:
+    last = one_of(ranges([(0x10FFF0, 0x10FFFF)]))
+    run = TerminalRun(json_string(last))
+    assert run.accepts(spelled("\U0010ffff"))
+    assert [run.accepts(spelled(text)) for text in ("\ud7ff", "\ue000")] == [False, False]
