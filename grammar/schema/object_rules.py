@@ -96,8 +96,8 @@ class _ObjectRules:
         high = plan.high
         if high is not None and not self._regions and high >= len(self._members):
             high = None
-        num_counts = max(low, high or 0)
-        if num_counts > 1 and num_counts * len(self._members) > MAX_STATES:
+        is_counted = low > 1 or high is not None
+        if is_counted and max(1, low, high or 0) * len(self._members) > MAX_STATES:
             self._emitter.note(TOO_MANY_STATES)
             return 0, None
         return low, high

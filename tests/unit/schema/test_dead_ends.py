@@ -40,3 +40,12 @@ def test_a_literal_that_would_hold_up_a_step_is_refused(literal: Any) -> None:
     for schema in ({"const": literal}, {"enum": [1, literal]}):
         with pytest.raises(UnsupportedConstraint, match="16384 characters"):
             compile_schema(json.dumps(schema))
+
+
+@pytest.mark.parametrize(
+    "counts", [{"maxProperties": 1}, {"maxProperties": 3}, {"minProperties": 2}]
+)
+def test_thousands_of_counted_properties_are_a_gap_and_no_chain(counts: dict[str, int]) -> None:
+    properties = {f"p{number}": {"type": "integer"} for number in range(3000)}
+    schema = {"type": "object", "properties": properties, "additionalProperties": False, **counts}
+    assert [gap.keyword for gap in compile_schema(json.dumps(schema)).gaps] == ["maxProperties"]
