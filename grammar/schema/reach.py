@@ -5,6 +5,7 @@ finite value are left out of it, by a least fixed point over everything that the
 """
 
 from collections.abc import Collection, Iterator
+from typing import Any
 
 from grammar.errors import UnsatisfiableConstraint
 from grammar.schema.array_plans import ArrayPlan, array_plan
@@ -14,6 +15,13 @@ from grammar.schema.nodes import ANY, NEVER, NodeId
 from grammar.schema.plans import ObjectPlan, object_plans
 from grammar.schema.shapes import Shape
 from grammar.schema_document import child
+
+BOUNDS = (
+    ("minLength", "maxLength"),
+    ("minItems", "maxItems"),
+    ("minProperties", "maxProperties"),
+    ("minimum", "maximum"),
+)
 
 
 class Reach:
@@ -125,5 +133,23 @@ def _without_value(model: SchemaModel) -> UnsatisfiableConstraint:
     reason = "no finite value satisfies the schema: it contradicts itself"
     if pointer is None:
         return UnsatisfiableConstraint(f"{reason}, or its recursion has no base case")
-    keyword = model.contradictions[pointer]
+    pointer = _cause(model, pointer)
+    keyword = _culprit(model.read[pointer], model.contradictions[pointer])
     return UnsatisfiableConstraint(reason, pointer=child(pointer, keyword), keyword=keyword)
+
+
+def _cause(model: SchemaModel, pointer: str) -> str:
+    """Down to the required property that cannot be, as far as there is one."""
+    for name in model.read[pointer].get("required", ()):
+        inner = child(pointer, "properties", name)
+        if inner in model.contradictions:
+            return _cause(model, inner)
+    return pointer
+
+
+def _culprit(schema: dict[str, Any], keyword: str) -> str:
+    """The keyword to name: of a pair of bounds that contradict each other the upper one."""
+    for low, high in BOUNDS:
+        if low in schema and high in schema and schema[low] > schema[high]:
+            return high
+    return keyword
