@@ -91,7 +91,7 @@ def num_preemptions(answers: list[Answer]) -> int:
 def test_a_greedy_answer_is_kept_and_the_same_in_all_arrangements(bench: ConstrainedModel) -> None:
     seen: Counter[str] = Counter()
 
-    @settings(SETTINGS, max_examples=20)
+    @settings(SETTINGS, max_examples=40)
     @given(schema=schemas, word=st.sampled_from(["", "yes", "list", "{"]), jumps=st.booleans())
     def check(schema: Any, word: str, jumps: bool) -> None:
         request = bench.request(
