@@ -49,3 +49,18 @@ def test_thousands_of_counted_properties_are_a_gap_and_no_chain(counts: dict[str
     properties = {f"p{number}": {"type": "integer"} for number in range(3000)}
     schema = {"type": "object", "properties": properties, "additionalProperties": False, **counts}
     assert [gap.keyword for gap in compile_schema(json.dumps(schema)).gaps] == ["maxProperties"]
+
+
+@pytest.mark.parametrize(
+    ("inner", "keyword"),
+    [
+        ({"type": "string", "minLength": 5, "maxLength": 4}, "maxLength"),
+        ({"type": "array", "minItems": 2, "maxItems": 1}, "maxItems"),
+        ({"const": 1, "type": "string"}, "type"),
+    ],
+)
+def test_what_cannot_be_is_named_where_it_stands(inner: dict[str, Any], keyword: str) -> None:
+    schema = {"type": "object", "properties": {"a": inner}, "required": ["a"]}
+    with pytest.raises(UnsatisfiableConstraint) as caught:
+        compile_schema(json.dumps(schema))
+    assert caught.value.pointer == f"/properties/a/{keyword}"
