@@ -51,11 +51,6 @@ def plain_text(node: Regex) -> str:
     return _terminal(node, _PLAIN, quote="")
 
 
-def rust_json_string(node: Regex) -> str | None:
-    """One Rust regex for the JSON strings; None where the language has And or Not."""
-    return f'"{_grouped(_rust(node, _JSON), _ALTERNATIVES)}"' if node.is_plain else None
-
-
 def rust_plain_text(node: Regex) -> str | None:
     """One Rust regex for the texts; None where the language has And or Not."""
     return _rust(node, _PLAIN).text if node.is_plain else None

@@ -23,7 +23,6 @@ from grammar.schema.regex import (
 from grammar.schema.terminals import (
     json_string,
     plain_text,
-    rust_json_string,
     rust_plain_text,
 )
 from tests.terminal_runs import TerminalRun
@@ -92,12 +91,10 @@ def test_every_control_character_is_spelled_as_json_does() -> None:
 def test_what_has_no_operator_is_one_regex() -> None:
     node = cat(literal("a/"), union(DIGIT, literal("bc")), repeat(DIGIT, 2, None))
     assert json_string(node) == r'/"a\x{2f}(?:[0-9]|bc)[0-9]{2,}"/'
-    assert rust_json_string(node) == r'"a\x{2f}(?:[0-9]|bc)[0-9]{2,}"'
     assert rust_plain_text(union(DIGIT, literal("bc"))) == "[0-9]|bc"
 
 
 def test_a_language_with_an_operator_is_no_rust_regex() -> None:
-    assert rust_json_string(other(literal("a"))) is None
     assert rust_plain_text(cat(DIGIT, both(ANY_TEXT, other(DIGIT)))) is None
 
 
