@@ -6,7 +6,7 @@ first byte: a stream's headers wait for the engine's admission or for the first 
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import cast
@@ -39,7 +39,7 @@ from gateway.parameters import ignored_header
 from gateway.request_context import RequestContext, request_context
 from gateway.schemas.answer import ChoiceResult, Presenter
 from gateway.settings import KeepAliveMode
-from gateway.sse import PING, EventStream, error_frame
+from gateway.sse import PING, EventStream
 
 # The engine ends a request at its deadline and says what it did; this is for when it cannot.
 DEADLINE_GRACE_S = 1.0
@@ -50,7 +50,8 @@ LAST_FRAME_S = 5.0
 @dataclass(frozen=True, slots=True)
 class Call:
     """One validated request: who computes it, and how its answer looks. `ignored` are the names
-    of parameters without effect."""
+    of parameters without effect. `keep` is awaited when the presenter has made the complete answer
+    (its body, or its closing frames) and before the client gets it."""
 
     generator: Generator
     request: GenerationRequest
@@ -58,6 +59,7 @@ class Call:
     num_choices: int
     is_stream: bool
     ignored: tuple[str, ...] = ()
+    keep: Callable[[], Awaitable[None]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +135,9 @@ class Answer(Response):
                         usage = event.usage
         if usage is None:
             raise _incomplete()
-        return JSONBody(self._call.presenter.body(choices, usage))
+        body = self._call.presenter.body(choices, usage)
+        await self._keep()
+        return JSONBody(body)
 
     async def _stream(
         self, events: AsyncIterator[GenerationEvent], context: RequestContext, *, send: Send
@@ -172,9 +176,15 @@ class Answer(Response):
                     await stream.write(presenter.finish(event))
                 case Completed():
                     is_complete = True
-                    await stream.write(presenter.closing(event.usage))
+                    closing = presenter.closing(event.usage)
+                    await self._keep()
+                    await stream.write(closing)
         if not is_complete:
             raise _incomplete()
+
+    async def _keep(self) -> None:
+        if self._call.keep is not None:
+            await self._call.keep()
 
     async def _fail(self, stream: EventStream, context: RequestContext, error: Exception) -> None:
         """The status is out: the error becomes the stream's last event, and no [DONE] follows."""
@@ -182,7 +192,7 @@ class Answer(Response):
         if context.observation is not None:
             context.observation.fail(told)
         async with _last_frame():
-            await stream.write(error_frame(told))
+            await stream.write(self._call.presenter.failure(told))
 
     @asynccontextmanager
     async def _deadline(self) -> AsyncIterator[None]:

@@ -4,7 +4,7 @@ Routes know only this module. The embedded runtime stands behind
 `TokenGenerator` (token_generator.py); a foreign engine will be another Generator over HTTP.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -14,24 +14,56 @@ from grammar.spec import ConstraintKind, ConstraintSpec, PreparedConstraint, Rea
 from runtime.messages import Phase, Sampling
 
 FinishReason = Literal["stop", "length", "tool_calls"]
+ToolMode = Literal["auto", "required", "named"]
 
 
 @dataclass(frozen=True, slots=True)
 class ChatPrompt:
-    """Messages in the wire's shape after validation (plain dicts for the template)."""
+    """Messages in the wire's shape after validation (plain dicts for the template). `tools` are
+    those that the template shows, in the shape of chat requests; `options` further variables of the
+    template. With `continues_last` the answer goes on with the last message."""
 
     messages: tuple[dict[str, Any], ...]
+    tools: tuple[dict[str, Any], ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+    adds_generation_prompt: bool = True
+    continues_last: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class TextPrompt:
-    """A legacy completion prompt: text to tokenize, or token ids as they are."""
+    """A legacy completion prompt: text to tokenize, or token ids as they are. With a `suffix` the
+    answer is what stands between both."""
 
     text: str | None = None
     token_ids: tuple[int, ...] | None = None
+    suffix: str | None = None
+    adds_special: bool = True
 
 
 Prompt = ChatPrompt | TextPrompt
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A function that the model may call. `parameters` is the JSON text of its schema, in the
+    client's key order. A strict tool's schema is enforced or the request refused; another's where
+    it can be. `param` is where the request names it, for errors."""
+
+    name: str
+    parameters: str
+    is_strict: bool = False
+    param: str = "tools"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRequest:
+    """The tools that may be called, and how: as the model likes (auto), at least one (required),
+    or just the only one in `tools` (named). `max_calls` None = any number."""
+
+    tools: tuple[Tool, ...]
+    mode: ToolMode = "auto"
+    max_calls: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +86,9 @@ class GenerationRequest:
     stop: tuple[str, ...] = ()
     constraint: ConstraintSpec | None = None
     constraint_param: str = "response_format"
+    tools: ToolRequest | None = None
     namespace: bytes = b""
+    tenant: str = ""
     queue_deadline_ns: int = 0
     deadline_ns: int = 0
     traceparent: str | None = None
@@ -119,17 +153,31 @@ class Admitted:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolFragment:
+    """A piece of one tool call. The first of a call has its id and name and no arguments; the
+    arguments of all, joined, are JSON. `index` counts the calls of a choice from 0."""
+
+    index: int
+    call_id: str | None = None
+    name: str | None = None
+    arguments: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class TextDelta:
     """What one step gave to one choice. `text` may be empty (its characters are incomplete or
     may become a stop string): such a delta is counted, not sent. `reasoning` is text of the block
-    before a constrained answer. `logprobs` are of the answer's tokens whose text is settled since
-    the last delta, `num_tokens` of all those generated since it."""
+    before the answer, `tool_calls` come after `text`. `logprobs` are of the answer's tokens whose
+    text is settled since the last delta, `num_tokens` of all those generated since it, as are
+    `token_ids` where the request asked for them."""
 
     choice: int
     text: str
     logprobs: tuple[LogprobEntry, ...] = ()
     num_tokens: int = 0
     reasoning: str = ""
+    tool_calls: tuple[ToolFragment, ...] = ()
+    token_ids: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -212,6 +212,7 @@ class GenerationRun:
             num_choices=request.num_choices,
             constraint=self._prepared.constraint_of(index),
             namespace=request.namespace,
+            tenant=request.tenant,
             queue_deadline_ns=request.queue_deadline_ns,
             deadline_ns=request.deadline_ns,
             trace=trace,

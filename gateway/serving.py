@@ -31,6 +31,12 @@ from prefix_cache.identity import tenant_salt
 from telemetry import names
 
 _NS = 1_000_000_000
+Operation = Literal["chat", "text_completion", "response"]
+_ID_PREFIXES: dict[Operation, str] = {
+    "chat": "chatcmpl",
+    "text_completion": "cmpl",
+    "response": "resp",
+}
 # A larger body is read in a worker: this much of the costliest kind takes 10 ms.
 MAX_INLINE_BYTES = 64 * 1024
 
@@ -40,7 +46,7 @@ class Wanted:
     """What a route found in its body, before it is a GenerationRequest. `operation` is the
     trace's name for the endpoint; `logprobs` None = none wanted."""
 
-    operation: Literal["chat", "text_completion"]
+    operation: Operation
     fields: SamplingFields
     prompts: tuple[Prompt, ...]
     max_tokens: int | None
@@ -56,7 +62,7 @@ class Wanted:
 
     @property
     def id_prefix(self) -> str:
-        return "chatcmpl" if self.operation == "chat" else "cmpl"
+        return _ID_PREFIXES[self.operation]
 
     @property
     def is_stream(self) -> bool:
@@ -186,6 +192,7 @@ class Serving:
             constraint=self._constraint(wanted),
             constraint_param="" if wanted.constraint is None else wanted.constraint.param,
             namespace=tenant_salt(self._secret, context.tenant, cache_salt(fields)),
+            tenant=context.tenant,
             queue_deadline_ns=_deadline(now, self._settings.queue_timeout_s),
             deadline_ns=_deadline(now, self._settings.request_timeout_s),
             traceparent=trace.traceparent,

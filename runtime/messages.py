@@ -12,7 +12,7 @@ import msgspec
 
 from grammar.spec import PreparedConstraint
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 
 AttributeValue = str | int | float | bool
 FinishReason = Literal["stop", "length"]
@@ -36,7 +36,9 @@ class Sampling(msgspec.Struct, frozen=True, omit_defaults=True):
     Penalties: `frequency` and `presence` count generated tokens only; `repetition` (1.0 = off)
     counts prompt and output. `top_k` 0 = off. Noise is a function of (seed, choice, position).
     `num_logprobs` None = none wanted; k = the sampled token's and the k best of the raw
-    distribution, before temperature, penalties and masks.
+    distribution, before temperature, penalties and masks. Of `allowed_token_ids` (None = all) one
+    is chosen; of `bad_words`, each a sequence of tokens, none is completed. `max_tokens` 0 scores
+    the prompt only.
     """
 
     max_tokens: int
@@ -53,6 +55,8 @@ class Sampling(msgspec.Struct, frozen=True, omit_defaults=True):
     ignore_eos: bool = False
     stop_token_ids: tuple[int, ...] = ()
     num_logprobs: int | None = None
+    allowed_token_ids: tuple[int, ...] | None = None
+    bad_words: tuple[tuple[int, ...], ...] = ()
 
 
 class TraceContext(msgspec.Struct, frozen=True):
@@ -70,7 +74,9 @@ class TraceContext(msgspec.Struct, frozen=True):
 class Submit(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     """Everything the runtime needs for one request.
 
-    `namespace` is the tenant's salt: requests share cached pages only inside one.
+    `namespace` is the tenant's salt: requests share cached pages only inside one. `tenant` is whom
+    fairness counts the tokens for. `num_prompt_logprobs` k asks for the log-probabilities of the
+    prompt's tokens, each with the k best; None = not wanted.
     `output_prefix` is an answer begun earlier, which is gone on with: input for the model, output
     for penalties, noise, min_tokens and the constraint, and no part of the usage; `max_tokens`
     bounds what is generated now. `first_forbidden` may not be the first token generated now.
@@ -83,7 +89,9 @@ class Submit(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     num_choices: int = 1
     constraint: PreparedConstraint | None = None
     namespace: bytes = b""
+    tenant: str = ""
     use_cache: bool = True
+    num_prompt_logprobs: int | None = None
     queue_deadline_ns: int = 0
     deadline_ns: int = 0
     trace: TraceContext | None = None
@@ -196,7 +204,8 @@ class TokenEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     request left the queue (it may carry no token). The last event of a choice has
     `finish_reason` or `error`, and with a finish reason the final `usage`. A token that ended the
     choice (end of sequence or a stop token) is the last of `token_ids` and `stop_token_id` names
-    it; it has no text.
+    it; it has no text. `prompt_logprobs` are those of the prompt's tokens from the second on, on
+    the first event of choice 0 after its prefill.
     """
 
     request_id: str
@@ -204,6 +213,7 @@ class TokenEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     seq: int
     token_ids: list[int] = []
     logprobs: list[TokenLogprob] = []
+    prompt_logprobs: list[TokenLogprob] = []
     admitted: bool = False
     finish_reason: FinishReason | None = None
     stop_token_id: int | None = None

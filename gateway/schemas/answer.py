@@ -1,11 +1,13 @@
 """What every kind of answer has: its identity, and a finished choice before it takes wire shape."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import msgspec
 
-from gateway.generation import ChoiceFinished, LogprobEntry, TextDelta, Usage
+from gateway.errors import GatewayError
+from gateway.generation import ChoiceFinished, LogprobEntry, TextDelta, ToolFragment, Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +27,23 @@ class AnswerHead:
 
 
 @dataclass(eq=False, slots=True)
+class CollectedCall:
+    """A tool call of a choice, while its pieces come."""
+
+    call_id: str
+    name: str
+    arguments: str = ""
+
+
+@dataclass(eq=False, slots=True)
 class ChoiceResult:
     """One choice while it is collected."""
 
     texts: list[str] = field(default_factory=list)
     thoughts: list[str] = field(default_factory=list)
     logprobs: list[LogprobEntry] = field(default_factory=list)
+    tool_calls: list[CollectedCall] = field(default_factory=list)
+    token_ids: list[int] = field(default_factory=list)
     finish_reason: str = "stop"
 
     @property
@@ -46,6 +59,14 @@ class ChoiceResult:
         self.texts.append(delta.text)
         self.thoughts.append(delta.reasoning)
         self.logprobs.extend(delta.logprobs)
+        self.token_ids.extend(delta.token_ids)
+        self._add_calls(delta.tool_calls)
+
+    def _add_calls(self, fragments: Iterable[ToolFragment]) -> None:
+        for fragment in fragments:
+            if fragment.call_id is not None and fragment.name is not None:
+                self.tool_calls.append(CollectedCall(fragment.call_id, fragment.name))
+            self.tool_calls[fragment.index].arguments += fragment.arguments
 
 
 class Presenter(Protocol):
@@ -55,12 +76,16 @@ class Presenter(Protocol):
         """Frames that come before everything else."""
 
     def delta(self, delta: TextDelta) -> bytes:
-        """The frames of new text, reasoning first; b"" when the delta has nothing to show."""
+        """The frames of new text, reasoning first, tool calls last; b"" when the delta has nothing
+        to show."""
 
     def finish(self, finished: ChoiceFinished) -> bytes: ...
 
     def closing(self, usage: Usage) -> bytes:
         """The usage chunk if asked for, and the end mark."""
+
+    def failure(self, error: GatewayError) -> bytes:
+        """How a stream fails after its status was sent."""
 
     def silence(self) -> bytes:
         """A chunk that says nothing, for clients that cannot read SSE comments."""

@@ -7,10 +7,11 @@ from typing import Literal
 
 import msgspec
 
-from gateway.generation import ChoiceFinished, LogprobEntry, TextDelta, Usage
+from gateway.errors import GatewayError
+from gateway.generation import ChoiceFinished, LogprobEntry, TextDelta, ToolFragment, Usage
 from gateway.schemas.answer import AnswerHead, ChoiceResult
 from gateway.schemas.usage import UsageBody
-from gateway.sse import DONE
+from gateway.sse import DONE, error_frame
 
 _encode = msgspec.json.encode
 
@@ -33,12 +34,25 @@ class ChoiceLogprobs(msgspec.Struct, frozen=True):
     refusal: None = None
 
 
-class ChatMessage(msgspec.Struct, frozen=True):
-    """`reasoning_content`, as DeepSeek and vLLM have it, is not OpenAI's."""
+class CalledFunction(msgspec.Struct, frozen=True):
+    name: str
+    arguments: str
 
-    content: str
+
+class MessageToolCall(msgspec.Struct, frozen=True):
+    id: str
+    function: CalledFunction
+    type: Literal["function"] = "function"
+
+
+class ChatMessage(msgspec.Struct, frozen=True):
+    """`content` is null where there are calls only. `reasoning_content`, as DeepSeek and vLLM have
+    it, is not OpenAI's."""
+
+    content: str | None
     role: Literal["assistant"] = "assistant"
     refusal: None = None
+    tool_calls: list[MessageToolCall] | msgspec.UnsetType = msgspec.UNSET
     reasoning_content: str | msgspec.UnsetType = msgspec.UNSET
 
 
@@ -86,11 +100,24 @@ class ChatPresenter:
         )
 
     def delta(self, delta: TextDelta) -> bytes:
-        if not delta.reasoning:
+        if not delta.reasoning and not delta.tool_calls:
             return self._content(delta)
-        thought = b'[{"index":%d,"delta":{"reasoning_content":' % delta.choice
-        frame = self._before + thought + _encode(delta.reasoning) + self._plain_end
-        return frame + self._content(delta)
+        thought = b""
+        if delta.reasoning:
+            start = self._before + b'[{"index":%d,"delta":{"reasoning_content":' % delta.choice
+            thought = start + _encode(delta.reasoning) + self._plain_end
+        calls = [self._call(delta.choice, fragment) for fragment in delta.tool_calls]
+        return b"".join((thought, self._content(delta), *calls))
+
+    def _call(self, choice: int, fragment: ToolFragment) -> bytes:
+        """Clients join what comes under one index, so that id and name come once."""
+        piece: dict[str, object] = {"index": fragment.index}
+        function = {"arguments": fragment.arguments}
+        if fragment.call_id is not None:
+            piece |= {"id": fragment.call_id, "type": "function"}
+            function = {"name": fragment.name or "", **function}
+        start = self._before + b'[{"index":%d,"delta":{"tool_calls":[' % choice
+        return start + _encode({**piece, "function": function}) + b"]" + self._plain_end
 
     def _content(self, delta: TextDelta) -> bytes:
         if not self._head.has_logprobs or not delta.logprobs:
@@ -121,6 +148,9 @@ class ChatPresenter:
             return DONE
         return self._before + b'[],"usage":' + _encode(UsageBody.of(usage)) + b"}\n\n" + DONE
 
+    def failure(self, error: GatewayError) -> bytes:
+        return error_frame(error)
+
     def silence(self) -> bytes:
         return self._starts[0] + b'""' + self._plain_end
 
@@ -141,10 +171,22 @@ class ChatPresenter:
     def _choice(self, index: int, choice: ChoiceResult) -> ChatChoice:
         return ChatChoice(
             index=index,
-            message=ChatMessage(content=choice.text, reasoning_content=choice.reasoning),
+            message=_message(choice),
             logprobs=chat_logprobs(choice.logprobs) if self._head.has_logprobs else None,
             finish_reason=choice.finish_reason,
         )
+
+
+def _message(choice: ChoiceResult) -> ChatMessage:
+    calls = [
+        MessageToolCall(call.call_id, CalledFunction(call.name, call.arguments))
+        for call in choice.tool_calls
+    ]
+    return ChatMessage(
+        content=None if calls and not choice.text else choice.text,
+        tool_calls=calls or msgspec.UNSET,
+        reasoning_content=choice.reasoning,
+    )
 
 
 def chat_logprobs(entries: "list[LogprobEntry] | tuple[LogprobEntry, ...]") -> ChoiceLogprobs:

@@ -4,10 +4,11 @@ import codecs
 
 import msgspec
 
+from gateway.errors import GatewayError
 from gateway.generation import ChoiceFinished, LogprobEntry, TextDelta, Usage
 from gateway.schemas.answer import AnswerHead, ChoiceResult
 from gateway.schemas.usage import UsageBody
-from gateway.sse import DONE
+from gateway.sse import DONE, error_frame
 
 _encode = msgspec.json.encode
 
@@ -89,6 +90,9 @@ class CompletionPresenter:
         if not self._head.includes_usage:
             return DONE
         return self._before + b'[],"usage":' + _encode(UsageBody.of(usage)) + b"}\n\n" + DONE
+
+    def failure(self, error: GatewayError) -> bytes:
+        return error_frame(error)
 
     def silence(self) -> bytes:
         return self._chunk(0, "")
