@@ -28,7 +28,7 @@ endef
 
 help:
 	@echo "make serve      install what is needed, fetch the model, serve http://127.0.0.1:8000/v1 (HOST, PORT)"
-	@echo "make test       the whole default test suite     make e2e    only the tests on a real server"
+	@echo "make test       unit, property, integration tests   make e2e    the tests on a real server"
 	@echo "make test-models  real files of other architectures (1.4 GB) against transformers"
 	@echo "make test-gpu   the checks on an NVIDIA GPU, with one table of figures"
 	@echo "make lint types what CI checks                   make fmt    format the code"
