@@ -7,6 +7,7 @@ GatewayError                     status, type, code, param, message, headers
 ├── Unauthorized          401
 ├── NotFound              404    unknown url or model
 ├── MethodNotAllowed      405
+├── UploadTimeout         408    the body did not come in time
 ├── BodyTooLarge          413
 ├── UnsupportedMediaType  415
 ├── RateLimited           429    a key's own limit
@@ -96,6 +97,17 @@ class MethodNotAllowed(GatewayError):
     status = 405
     type = "invalid_request_error"
     default_code = "method_not_allowed"
+
+
+class UploadTimeout(GatewayError):
+    """The connection is closed after it: what still comes of the body is no request."""
+
+    status = 408
+    type = "invalid_request_error"
+    default_code = "request_timeout"
+
+    def headers(self) -> dict[str, str]:
+        return {**super().headers(), "connection": "close"}
 
 
 class BodyTooLarge(GatewayError):

@@ -13,7 +13,7 @@ from starlette.requests import Request
 
 from gateway.answer import Answer, Call, KeepAlive
 from gateway.constraint_request import ConstraintRequest
-from gateway.errors import DeadlineExceeded, InvalidRequest, Overloaded
+from gateway.errors import InvalidRequest, Overloaded, UploadTimeout
 from gateway.generation import Capabilities, GenerationRequest, Prompt, TextPrompt
 from gateway.lifecycle import Lifecycle
 from gateway.limiter import Limiter
@@ -101,7 +101,7 @@ class Serving:
         """What the body asks for. `to_wanted` gets it without its nulls, with the names of
         parameters that have no effect; for a large body it is called in a worker.
 
-        Raises: a GatewayError with status 400, 413, 415, 503 or 504.
+        Raises: a GatewayError with status 400, 408, 413, 415 or 503.
         """
         if self._lifecycle.is_draining:
             raise Overloaded("The server is stopping; try again later.", retry_after_s=1)
@@ -114,12 +114,12 @@ class Serving:
         return await asyncio.get_running_loop().run_in_executor(self._reader, parse)
 
     async def _body(self, request: Request) -> bytes:
-        """Raises: DeadlineExceeded for an upload that takes longer than a request may."""
+        """Raises: UploadTimeout for an upload that takes longer than a request may."""
         try:
             async with asyncio.timeout(self._settings.request_timeout_s or None):
                 return await request.body()
         except TimeoutError:
-            raise DeadlineExceeded("The request's body did not arrive in time.") from None
+            raise UploadTimeout("The request's body did not arrive in time.") from None
 
     def answer(
         self, request: Request, wanted: Wanted, present: Callable[[AnswerHead], Presenter]
