@@ -47,14 +47,24 @@ class ChatTemplate:
             raise ModelError(f"the model's chat template does not compile: {error}") from error
         self._special_tokens = dict(special_tokens)
         self.traits = _find_traits(self._render, source)
+        self.reads_effort = any(name in source for name in ("reasoning_effort", "enable_thinking"))
 
-    def render(self, messages: Sequence[Message], *, add_generation_prompt: bool = True) -> str:
+    def render(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[Message] = (),
+        options: Mapping[str, Any] | None = None,
+        adds_generation_prompt: bool = True,
+        continues_last: bool = False,
+    ) -> str:
         """The text of a conversation. Shapes the template does not take are converted; where it
         refuses more than one system message, they are merged in front.
 
         Raises: InvalidRequest with what the template said.
         """
         shaped = shape_messages(messages, self.traits)
+        add_generation_prompt = adds_generation_prompt
         try:
             return self._render(shaped, add_generation_prompt=add_generation_prompt)
         except Exception as error:  # templates are programs: any exception can come out of one
