@@ -49,7 +49,14 @@ def _parser() -> argparse.ArgumentParser:
             unit = f" {info.unit}" if info.unit else ""
             default = f" (default {info.default}{unit})" if info.default else ""
             help_text = f"{info.description}{default} [{info.variable}]".replace("%", "%%")
-            serve.add_argument(info.flag, help=help_text, metavar=info.expected.upper()[:12])
+            serve.add_argument(
+                info.flag,
+                help=help_text,
+                metavar="LIST" if info.is_list else info.expected.upper()[:12],
+                action="append"
+                if info.is_list
+                else "store",  # lists may also be given piece by piece
+            )
     grammar = commands.add_parser("grammar", help="what is enforced of a schema, and how fast")
     grammar_commands = grammar.add_subparsers(
         dest="grammar_command", required=True, metavar="COMMAND"

@@ -5,26 +5,58 @@ from collections.abc import Mapping
 from gateway.errors import NotFound
 from gateway.generation import Generator
 
+NO_NAMES: Mapping[str, str] = {}
+
 
 class ModelRegistry:
-    """Fixed at start; `created` is what /v1/models says of all of them, in Unix seconds."""
+    """Fixed at start; `created` is what /v1/models says of all of them, in Unix seconds.
 
-    def __init__(self, generators: Mapping[str, Generator], *, created: int) -> None:
+    A model has one id, further names of its own, and aliases: names of other models for which it
+    stands in. Answers to one of its own names have its id. Answers to an alias have the alias, as
+    clients with a hard-coded name look it up in tables of their own.
+    """
+
+    def __init__(
+        self,
+        generators: Mapping[str, Generator],
+        *,
+        created: int,
+        names: Mapping[str, str] = NO_NAMES,
+        aliases: Mapping[str, str] = NO_NAMES,
+    ) -> None:
+        """`names` and `aliases` lead to ids, which are the keys of `generators`."""
         self._generators = dict(generators)
+        self._ids = {**{model_id: model_id for model_id in generators}, **names, **aliases}
+        self._aliases = frozenset(aliases)
         self.created = created
 
     @property
     def names(self) -> list[str]:
-        return list(self._generators)
+        """All that a request may call a model: ids, then further names, then aliases."""
+        return list(self._ids)
 
     def find(self, name: str) -> Generator:
         """Raises: NotFound that lists what is served."""
-        generator = self._generators.get(name)
-        if generator is None:
-            served = ", ".join(f"'{known}'" for known in self._generators)
+        return self._generators[self.id_of(name)]
+
+    def id_of(self, name: str) -> str:
+        """The id of the model that answers to this name.
+
+        Raises: NotFound that lists what is served.
+        """
+        model_id = self._ids.get(name)
+        if model_id is None:
+            served = ", ".join(f"'{known}'" for known in self._ids)
             raise NotFound(
                 f"The model '{name[:200]}' does not exist. Served here: {served}.",
                 code="model_not_found",
                 param="model",
             )
-        return generator
+        return model_id
+
+    def name_in_answers(self, name: str) -> str:
+        """What answers call the model that was asked for by this name.
+
+        Raises: NotFound that lists what is served.
+        """
+        return name if name in self._aliases else self.id_of(name)

@@ -25,6 +25,7 @@ from gateway.chat_template import ChatTemplate
 from gateway.default_model import MODEL_ID, FetchError, default_model_path, ensure_default_model
 from gateway.http_protocol import BoundedHttpProtocol
 from gateway.lifecycle import Lifecycle
+from gateway.model_names import ModelNameError, settle_names
 from gateway.reasoning import find_markers
 from gateway.registry import ModelRegistry
 from gateway.settings import Settings
@@ -64,7 +65,7 @@ def serve(settings: Settings) -> int:
     try:
         with bind(settings.host, settings.port) as listener:
             return _run(assemble(settings), listener)
-    except (StartError, FetchError, RuntimePackageError, SetupError) as error:
+    except (StartError, ModelNameError, FetchError, RuntimePackageError, SetupError) as error:
         return _complain(str(error))
     except KeyboardInterrupt:  # before there is a server, such as in a long download
         return 128 + signal.SIGINT
@@ -117,9 +118,10 @@ class AtEnd:
 def assemble(settings: Settings) -> Assembly:
     """Puts the server together; starts nothing.
 
-    Raises: FetchError, ModelError, SetupError.
+    Raises: FetchError, ModelError, ModelNameError, SetupError.
     """
-    path, model_id = find_model(settings)
+    path, own_name = find_model(settings)
+    names = settle_names(own_name, settings.served_model_name, settings.model_aliases)
     source = open_model(path)
     tracing = Tracing.from_environment(service_version=package_version())
     metrics = Metrics()
@@ -147,7 +149,12 @@ def assemble(settings: Settings) -> Assembly:
     lifecycle = Lifecycle()
     app = create_app(
         settings,
-        models=ModelRegistry({model_id: generator}, created=int(time.time())),
+        models=ModelRegistry(
+            {names.id: generator},
+            created=int(time.time()),
+            names=dict.fromkeys(names.others, names.id),
+            aliases=names.aliases,
+        ),
         engine=engine,
         metrics=metrics,
         tracing=tracing,
@@ -155,21 +162,20 @@ def assemble(settings: Settings) -> Assembly:
         lifecycle=lifecycle,
     )
     has_chat = template is not None
-    return Assembly(app, engine, lifecycle, model_id, has_chat, settings.drain_timeout_s)
+    return Assembly(app, engine, lifecycle, names.id, has_chat, settings.drain_timeout_s)
 
 
 def find_model(settings: Settings) -> tuple[Path, str]:
-    """The file or folder to serve, fetched if need be, and the id it is served under.
+    """The file or folder to serve, fetched if need be, and the model's own name.
 
     Raises: FetchError, ModelError, ConfigError.
     """
     if settings.model is None:
         path = default_model_path(settings.model_dir)
         ensure_default_model(path)
-        return path, settings.served_model_name or MODEL_ID
+        return path, MODEL_ID
     path = locate_model(settings.model)
-    own_name = hub_name(settings.model) or path.name.removesuffix(".gguf").lower()
-    return path, settings.served_model_name or own_name
+    return path, hub_name(settings.model) or path.name.removesuffix(".gguf").lower()
 
 
 def runtime_config(settings: Settings, path: Path) -> RuntimeConfig:

@@ -140,7 +140,7 @@ class Serving:
             is_stream=wanted.is_stream,
             ignored=wanted.ignored,
         )
-        _describe(context, wanted, call.request)
+        _describe(context, wanted, call.request, response_model=head.model)
         return Answer(call, limiter=self._limiter, keep_alive=self._keep_alive, clock=self._clock)
 
     def _check(self, wanted: Wanted, capabilities: Capabilities) -> None:
@@ -167,7 +167,7 @@ class Serving:
         return AnswerHead(
             id=f"{wanted.id_prefix}-{secrets.token_hex(16)}",
             created=self._clock() // _NS,
-            model=wanted.fields.model,
+            model=self._models.name_in_answers(wanted.fields.model),
             system_fingerprint=self._fingerprint(),
             num_choices=wanted.num_choices,
             has_logprobs=wanted.logprobs is not None,
@@ -233,7 +233,9 @@ def _beyond_model(param: str) -> InvalidRequest:
     )
 
 
-def _describe(context: RequestContext, wanted: Wanted, request: GenerationRequest) -> None:
+def _describe(
+    context: RequestContext, wanted: Wanted, request: GenerationRequest, *, response_model: str
+) -> None:
     """The request's shape on its trace; what it says is never recorded."""
     fields, sampling = wanted.fields, request.sampling
     assert context.observation is not None, "generation routes are observed"
@@ -252,7 +254,7 @@ def _describe(context: RequestContext, wanted: Wanted, request: GenerationReques
             names.GEN_AI_REQUEST_STREAM: wanted.is_stream,
             names.GEN_AI_OUTPUT_TYPE: _output_type(request.constraint),
             names.GEN_AI_RESPONSE_ID: request.request_id,
-            names.GEN_AI_RESPONSE_MODEL: fields.model,
+            names.GEN_AI_RESPONSE_MODEL: response_model,
         },
         request=request,
     )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import UnionType
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from grammar.spec import EngineChoice
 from runtime.config import DeviceName, DTypeName
@@ -55,8 +55,11 @@ class Settings(BaseModel):
     model_dir: str | None = setting(
         None, "folder of the default model; absent = radixgate in the user's cache folder"
     )
-    served_model_name: str | None = setting(
-        None, "id of the model in requests; absent = made from the model's file name", min_length=1
+    served_model_name: tuple[str, ...] = setting(
+        (), "ids of the model in requests, the first in answers; absent = made from its file name"
+    )
+    model_aliases: tuple[str, ...] = setting(
+        (), "names for which a served model stands in, as name=id; answers repeat the name"
     )
     dtype: DTypeName = setting("auto", "number format of the computation; float32 is exact")
     device: DeviceName = setting("auto", "where the model runs")
@@ -151,6 +154,15 @@ class Settings(BaseModel):
     log_level: LogLevel = setting("info", "how much is logged")
     log_json: bool = setting(False, "one JSON object a log line instead of key=value")
 
+    @field_validator("model_aliases")
+    @classmethod
+    def _are_pairs(cls, entries: tuple[str, ...]) -> tuple[str, ...]:
+        for entry in entries:
+            alias, _, target = entry.partition("=")
+            if not alias or not target:
+                raise ValueError(f"{entry!r} is not of the form name=id")
+        return entries
+
     @classmethod
     def load(cls, environ: Mapping[str, str], overrides: Mapping[str, object]) -> Self:
         """Environment under flags; an override of None is a flag that was not given.
@@ -179,6 +191,7 @@ class SettingInfo:
     default: str
     unit: str
     description: str
+    is_list: bool
     is_secret: bool
 
 
@@ -206,6 +219,7 @@ def _describe(name: str) -> SettingInfo:
         default="random" if field.default_factory is not None else _show(field.default),
         unit=extra["unit"],
         description=field.description or "",
+        is_list=_is_list(field.annotation),
         is_secret=bool(extra.get("secret")),
     )
 
@@ -229,9 +243,14 @@ def _from_environment(environ: Mapping[str, str]) -> tuple[dict[str, object], di
 
 
 def _split(name: str, value: object) -> object:
-    """A comma-separated text becomes the tuple that list settings hold."""
+    """A comma-separated text, or what a flag gave at each of its uses, becomes the tuple that list
+    settings hold."""
     field = Settings.model_fields.get(name)
-    if field is None or not isinstance(value, str) or not _is_list(field.annotation):
+    if field is None or not _is_list(field.annotation):
+        return value
+    if isinstance(value, list):
+        value = ",".join(value)
+    if not isinstance(value, str):
         return value
     items = tuple(item.strip() for item in value.split(",") if item.strip())
     # "," is no list of keys: taken for "absent" it would open the server to everyone.

@@ -3,7 +3,7 @@
 import asyncio
 import socket
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -53,10 +53,13 @@ def make_gateway(
     *,
     tokens_per_event: int = 1,
     name: str = MODEL,
+    other_names: Sequence[str] = (),
+    aliases: Sequence[str] = (),
     assets: TextAssets | None = None,
     **settings: Any,
 ) -> Gateway:
-    """A gateway that serves one model; `settings` are fields of Settings."""
+    """A gateway that serves one model under `name` and `other_names`, and stands in for `aliases`;
+    `settings` are fields of Settings."""
     engine = FakeTokenEngine(script, tokens_per_event=tokens_per_event)
     probe = FakeConstraintProbe()
     tracing, spans = in_memory_tracing()
@@ -74,7 +77,12 @@ def make_gateway(
     metrics, lifecycle = Metrics(), Lifecycle()
     app = create_app(
         settled,
-        models=ModelRegistry({name: generator}, created=1_700_000_000),
+        models=ModelRegistry(
+            {name: generator},
+            created=1_700_000_000,
+            names=dict.fromkeys(other_names, name),
+            aliases=dict.fromkeys(aliases, name),
+        ),
         engine=engine,
         metrics=metrics,
         tracing=tracing,

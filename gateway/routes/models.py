@@ -9,10 +9,11 @@ from gateway.registry import ModelRegistry
 
 
 class ModelCard(msgspec.Struct, frozen=True):
-    """One served model; `max_model_len` is an addition that clients of other servers read, left
-    out until it is known."""
+    """One name of a served model; `root` is the id of that model. `max_model_len` is an addition
+    that clients of other servers read, left out until it is known."""
 
     id: str
+    root: str
     created: int
     max_model_len: int | msgspec.UnsetType
     object: str = "model"
@@ -43,5 +44,8 @@ def models_router(models: ModelRegistry) -> APIRouter:
 def _card(models: ModelRegistry, name: str) -> ModelCard:
     limit = models.find(name).capabilities.max_model_len
     return ModelCard(
-        id=name, created=models.created, max_model_len=msgspec.UNSET if limit is None else limit
+        id=name,
+        root=models.id_of(name),
+        created=models.created,
+        max_model_len=msgspec.UNSET if limit is None else limit,
     )

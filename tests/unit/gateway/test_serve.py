@@ -65,3 +65,20 @@ def test_the_request_to_paste_is_one_that_the_model_can_answer(
     command = shlex.split(curl)
     assert command[1] == f"http://h:1/v1/{endpoint}"
     assert json.loads(command[-1]).keys() == {"model", "max_tokens", field}
+
+
+def test_a_model_is_served_under_the_names_that_were_given(tmp_path: Path) -> None:
+    folder = str(write_tiny_model(tmp_path / "tiny"))
+    settings = Settings(
+        model=folder, served_model_name=("main", "second"), model_aliases=("gpt-4o=second",)
+    )
+    assert serve.assemble(settings).model_id == "main"
+
+
+def test_an_alias_of_what_is_not_served_ends_the_start_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = str(write_tiny_model(tmp_path / "tiny"))
+    assert serve.serve(Settings(model=folder, port=0, model_aliases=("gpt-4o=nope",))) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == "radixgate: model alias 'gpt-4o=nope': 'nope' is not served; served is tiny"
