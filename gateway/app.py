@@ -27,6 +27,7 @@ from gateway.middleware import (
     error_response,
 )
 from gateway.observation import ObservationMiddleware
+from gateway.redis_link import RedisLink, RedisURLError
 from gateway.registry import ModelRegistry
 from gateway.routes.chat import chat_router
 from gateway.routes.completions import completions_router
@@ -34,7 +35,7 @@ from gateway.routes.health import health_router
 from gateway.routes.metrics import metrics_router
 from gateway.routes.models import models_router
 from gateway.serving import Serving
-from gateway.settings import Settings
+from gateway.settings import Settings, SettingsError, variable_of
 from runtime.messages import EngineInfo, EngineStats
 from runtime.token_engine import EngineState, TokenEngine
 from telemetry.metrics import Metrics
@@ -64,9 +65,13 @@ def create_app(
     lifecycle: Lifecycle | None = None,
 ) -> FastAPI:
     """The lifespan starts `services`, then the engine, and stops them in reverse order. The
-    caller keeps `lifecycle` to drain, and shuts `tracing` down."""
+    caller keeps `lifecycle` to drain, and shuts `tracing` down.
+
+    Raises: SettingsError for what the settings alone cannot show.
+    """
     lifecycle = lifecycle or Lifecycle()
     limiter = _limiter(settings)
+    redis = _redis(settings, metrics)
     serving = Serving(
         settings,
         models=models,
@@ -78,7 +83,7 @@ def create_app(
         title="radixgate",
         openapi_url=None,
         redirect_slashes=False,
-        lifespan=lambda _app: _running((*services, engine)),
+        lifespan=lambda _app: _running((*([] if redis is None else [redis]), *services, engine)),
         exception_handlers={
             HTTPException: _on_http_exception,
             RequestValidationError: _on_validation_error,
@@ -113,6 +118,15 @@ def system_fingerprint(info: EngineInfo | None, version: str) -> str:
 def _stats_of(engine: TokenEngine) -> EngineStats | None:
     """None while it takes no requests: its last gauges are then nobody's."""
     return engine.stats if engine.state is EngineState.READY else None
+
+
+def _redis(settings: Settings, metrics: Metrics) -> RedisLink | None:
+    if settings.redis_url is None:
+        return None
+    try:
+        return RedisLink(settings.redis_url, on_failure=metrics.redis_failed)
+    except RedisURLError as error:
+        raise SettingsError(f"{variable_of('redis_url')}=(hidden): {error}") from None
 
 
 def _limiter(settings: Settings) -> Limiter:

@@ -28,7 +28,7 @@ from gateway.lifecycle import Lifecycle
 from gateway.model_names import ModelNameError, settle_names
 from gateway.reasoning import find_markers
 from gateway.registry import ModelRegistry
-from gateway.settings import Settings
+from gateway.settings import Settings, SettingsError
 from gateway.token_generator import TokenGenerator
 from gateway.tokenizer import Tokenizer
 from grammar.matcher import Vocabulary
@@ -43,6 +43,7 @@ from telemetry.logs import configure_logging
 from telemetry.metrics import Metrics
 from telemetry.tracing import Tracing
 
+EXIT_BAD_SETTINGS = 2
 _BACKLOG = 2048
 _LOAD_TIMEOUT_S = 900.0
 # Longer than the minute for which load balancers keep a connection: they shall close it, not we,
@@ -67,6 +68,9 @@ def serve(settings: Settings) -> int:
             return _run(assemble(settings), listener)
     except (StartError, ModelNameError, FetchError, RuntimePackageError, SetupError) as error:
         return _complain(str(error))
+    except SettingsError as error:
+        _complain(str(error))
+        return EXIT_BAD_SETTINGS
     except KeyboardInterrupt:  # before there is a server, such as in a long download
         return 128 + signal.SIGINT
 
@@ -118,7 +122,7 @@ class AtEnd:
 def assemble(settings: Settings) -> Assembly:
     """Puts the server together; starts nothing.
 
-    Raises: FetchError, ModelError, ModelNameError, SetupError.
+    Raises: FetchError, ModelError, ModelNameError, SettingsError, SetupError.
     """
     path, own_name = find_model(settings)
     names = settle_names(own_name, settings.served_model_name, settings.model_aliases)

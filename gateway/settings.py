@@ -104,6 +104,11 @@ class Settings(BaseModel):
         "accepted bearer keys, each a tenant with a cache of its own; absent = no keys needed",
         default=(),
     )
+    redis_url: str | None = secret(
+        "a Redis that several servers share, such as redis://HOST:6379/0; absent = none",
+        default=None,
+        min_length=1,
+    )
     server_secret: str = secret(
         "secret behind the tenants' cache salts, 16 characters or more; absent = random per start",
         default_factory=lambda: secrets.token_hex(32),

@@ -80,6 +80,11 @@ class Metrics:
             ["reason"],
             registry=self._registry,
         )
+        self._redis_failures = Counter(
+            names.METRIC_REDIS_FAILURES,
+            "Calls to Redis that failed or were not answered in time; counting went on without it.",
+            registry=self._registry,
+        )
 
     def _make_token_metrics(self) -> None:
         self._ttft = Histogram(
@@ -162,6 +167,9 @@ class Metrics:
 
     def rejected(self, reason: str) -> None:
         self._rejected.labels(reason=self._reasons.admit(reason)).inc()
+
+    def redis_failed(self) -> None:
+        self._redis_failures.inc()
 
     def observe_ttft(self, seconds: float) -> None:
         self._ttft.observe(seconds)
