@@ -6,6 +6,7 @@ A request never brings a template. The template's text comes from the model's fi
 import datetime
 import json
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import jinja2
@@ -14,6 +15,7 @@ import jinja2.nodes
 import jinja2.parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from gateway.continued_message import continued
 from gateway.errors import InvalidRequest
 from gateway.message_shapes import (
     Message,
@@ -24,6 +26,8 @@ from gateway.message_shapes import (
 from runtime.errors import ModelError
 
 NEEDLE = "needle_of_the_probe"
+EFFORT_VARIABLES = ("reasoning_effort", "enable_thinking")
+NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
 
 
 class ChatTemplate:
@@ -37,7 +41,7 @@ class ChatTemplate:
         now: Callable[[], datetime.datetime] = datetime.datetime.now,
     ) -> None:
         """`special_tokens` by their name in templates (bos_token, ...); `now` gives the date to
-        templates that print it.
+        templates that print it. `reads_effort` says whether a reasoning effort changes anything.
 
         Raises: ModelError when the template does not compile.
         """
@@ -47,7 +51,7 @@ class ChatTemplate:
             raise ModelError(f"the model's chat template does not compile: {error}") from error
         self._special_tokens = dict(special_tokens)
         self.traits = _find_traits(self._render, source)
-        self.reads_effort = any(name in source for name in ("reasoning_effort", "enable_thinking"))
+        self.reads_effort = any(name in source for name in EFFORT_VARIABLES)
 
     def render(
         self,
@@ -59,30 +63,36 @@ class ChatTemplate:
         continues_last: bool = False,
     ) -> str:
         """The text of a conversation. Shapes the template does not take are converted; where it
-        refuses more than one system message, they are merged in front.
+        refuses more than one system message, they are merged in front. `options` are further
+        variables of the template. With `continues_last` the text ends where the content of the
+        last message does.
 
         Raises: InvalidRequest with what the template said.
         """
         shaped = shape_messages(messages, self.traits)
-        add_generation_prompt = adds_generation_prompt
+        variables = {**(options or {}), "tools": list(tools) or None}
+        if continues_last:
+            return continued(shaped, lambda marked: self._attempt(marked, variables))
+        return self._attempt(shaped, {**variables, "add_generation_prompt": adds_generation_prompt})
+
+    def _attempt(self, messages: list[Message], variables: Mapping[str, Any]) -> str:
         try:
-            return self._render(shaped, add_generation_prompt=add_generation_prompt)
+            return self._render(messages, variables)
         except Exception as error:  # templates are programs: any exception can come out of one
-            merged = merge_system_messages(shaped)
-            if merged == shaped:
+            merged = merge_system_messages(messages)
+            if merged == messages:
                 raise _refusal(error) from error
         try:
-            return self._render(merged, add_generation_prompt=add_generation_prompt)
+            return self._render(merged, variables)
         except Exception as error:
             raise _refusal(error) from error
 
-    def _render(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> str:
+    def _render(
+        self, messages: Sequence[Message], variables: Mapping[str, Any] = NO_OPTIONS
+    ) -> str:
+        known = {"documents": None, "tools": None, "add_generation_prompt": False}
         return self._template.render(
-            messages=messages,
-            tools=None,
-            documents=None,
-            add_generation_prompt=add_generation_prompt,
-            **self._special_tokens,
+            {**known, **variables, "messages": messages, **self._special_tokens}
         )
 
 
@@ -145,7 +155,7 @@ class _Probe:
 
     def text_of(self, *messages: Message) -> str:
         try:
-            return self._render(messages, add_generation_prompt=False)
+            return self._render(messages)
         except Exception:  # any exception means: not like this
             return ""
 
