@@ -6,14 +6,14 @@ Owned by GenerationRun, one per choice. Decides whether a stop string ended the 
 from collections import deque
 
 from gateway.detokenizer import Detokenizer
-from gateway.generation import LogprobEntry, TextDelta
+from gateway.generation import LogprobEntry, TextDelta, TextOptions
 from gateway.reasoning import ReasoningBlock
 from gateway.stop_strings import StopScanner
+from gateway.token_entries import TokenEntries
 from gateway.tokenizer import Tokenizer
 from runtime.messages import Sampling, TokenEvent, TokenLogprob
 
-# JSON has no infinity; this is what OpenAI sends for a token that could not be sampled.
-MIN_LOGPROB = -9999.0
+DEFAULTS = TextOptions()
 
 
 class ChoiceText:
@@ -32,16 +32,19 @@ class ChoiceText:
         tokenizer: Tokenizer,
         scanner: StopScanner,
         sampling: Sampling,
+        options: TextOptions = DEFAULTS,
         drops_space: bool = False,
         block: ReasoningBlock | None = None,
     ) -> None:
         self._choice = choice
-        self._tokenizer = tokenizer
-        self._detokenizer = Detokenizer(tokenizer, drops_space=drops_space)
+        self._detokenizer = Detokenizer(
+            tokenizer, drops_space=drops_space, keeps_special=options.keeps_special
+        )
         self._scanner = scanner
+        self._options = options
         self._block = block
         self._min_tokens = sampling.min_tokens
-        self._num_top = sampling.num_logprobs
+        self._entries = token_entries(sampling, options, tokenizer)
         self._num_chars = 0
         self._unsettled: deque[tuple[int, LogprobEntry]] = deque()
         self.num_tokens = 0
@@ -52,7 +55,7 @@ class ChoiceText:
         """What the event adds; the last event of a choice also lets out what was held back."""
         num_before = self.num_tokens
         num_texts = len(event.token_ids) - (event.stop_token_id is not None)
-        logprobs = event.logprobs if self._num_top is not None else []
+        logprobs = event.logprobs if self._entries is not None else []
         thoughts, pieces = [], []
         for index, token_id in enumerate(event.token_ids):
             self.num_tokens += 1
@@ -74,8 +77,12 @@ class ChoiceText:
             text="".join(pieces),
             logprobs=self._settled_entries(is_end=event.finish_reason is not None),
             num_tokens=self.num_tokens - num_before,
-            reasoning="".join(thoughts),
+            reasoning="".join(thoughts) if self._options.shows_reasoning else "",
+            token_ids=self._shown_ids(event, self.num_tokens - num_before),
         )
+
+    def _shown_ids(self, event: TokenEvent, num_taken: int) -> tuple[int, ...]:
+        return tuple(event.token_ids[:num_taken]) if self._options.returns_ids else ()
 
     def _think(self, token_id: int) -> str | None:
         """The block's text that the token completes; None for a token of the answer."""
@@ -84,8 +91,8 @@ class ChoiceText:
         return thought
 
     def _take(self, token_id: int, logprob: TokenLogprob | None) -> str:
-        if logprob is not None:
-            self._unsettled.append((self._num_chars, self._entry(token_id, logprob)))
+        if logprob is not None and self._entries is not None:
+            self._unsettled.append((self._num_chars, self._entries.of(token_id, logprob)))
         return self._scan(self._detokenizer.feed(token_id))
 
     def _end(self) -> str:
@@ -107,29 +114,16 @@ class ChoiceText:
             settled.append(self._unsettled.popleft()[1])
         return tuple(settled)
 
-    def _entry(self, token_id: int, logprob: TokenLogprob) -> LogprobEntry:
-        best = sorted(logprob.top, key=lambda pair: -_clamp(pair[1]))[: self._num_top]
-        return LogprobEntry(
-            token=self._token_text(token_id),
-            raw=self._raw(token_id),
-            logprob=_clamp(logprob.logprob),
-            top=tuple(
-                LogprobEntry(
-                    token=self._token_text(top_id), raw=self._raw(top_id), logprob=_clamp(value)
-                )
-                for top_id, value in best
-            ),
-        )
 
-    def _token_text(self, token_id: int) -> str:
-        return self._tokenizer.token_bytes(token_id).decode(errors="replace")
-
-    def _raw(self, token_id: int) -> bytes:
-        """Control tokens add no bytes to the text, so that all bytes joined are the text's."""
-        is_special = self._tokenizer.is_special(token_id)
-        return b"" if is_special else self._tokenizer.token_bytes(token_id)
-
-
-def _clamp(logprob: float) -> float:
-    """Also turns NaN, which compares with nothing, into the minimum."""
-    return logprob if logprob >= MIN_LOGPROB else MIN_LOGPROB
+def token_entries(
+    sampling: Sampling, options: TextOptions, tokenizer: Tokenizer
+) -> TokenEntries | None:
+    """None where no log-probabilities are wanted."""
+    if sampling.num_logprobs is None:
+        return None
+    return TokenEntries(
+        tokenizer,
+        num_top=sampling.num_logprobs,
+        as_ids=options.tokens_as_ids,
+        keeps_special=options.keeps_special,
+    )

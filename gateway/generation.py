@@ -28,6 +28,7 @@ class ChatPrompt:
     options: Mapping[str, Any] = field(default_factory=dict)
     adds_generation_prompt: bool = True
     continues_last: bool = False
+    adds_special: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +68,34 @@ class ToolRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class TextOptions:
+    """How the tokens of an answer are shown.
+
+    `includes_stop`: the stop string that ended it is part of it. `keeps_special`: control tokens
+    appear as they are written. `returns_ids`: the ids of its tokens and of the prompt's are given,
+    `tokens_as_ids`: log-probabilities name tokens by their ids. `echoes`: the prompt comes before
+    it, with scores if log-probabilities are wanted. `splits_reasoning`: what a chat model thinks
+    first is told apart, `shows_reasoning`: and given.
+    """
+
+    includes_stop: bool = False
+    keeps_special: bool = False
+    returns_ids: bool = False
+    tokens_as_ids: bool = False
+    echoes: bool = False
+    splits_reasoning: bool = True
+    shows_reasoning: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class GenerationRequest:
     """One HTTP request, validated. `max_tokens` None = what the context leaves.
 
     Several prompts (legacy completions) give choices prompt_index * num_choices + i.
     `stop` strings are text; everything about tokens is in `sampling` (its max_tokens is
-    settled by prepare()). Deadlines are wall-clock ns, 0 = none. `constraint_param` is the
+    settled by prepare()). Of a prompt its last `truncate_prompt_tokens` are kept (None = all, -1 =
+    what fits). `bad_words` never appear. `use_cache` False: nothing of it is taken from the cache
+    or left there. Deadlines are wall-clock ns, 0 = none. `constraint_param` is the
     request's field that the constraint came from, for errors. The generator appends each phase
     to `phase_log` as it becomes known, so that a request has its trace however it ends; to
     `retry_log` the number of tokens that were thrown away, for each retry of a checked answer.
@@ -84,6 +107,10 @@ class GenerationRequest:
     max_tokens: int | None
     num_choices: int = 1
     stop: tuple[str, ...] = ()
+    bad_words: tuple[str, ...] = ()
+    text: TextOptions = TextOptions()
+    truncate_prompt_tokens: int | None = None
+    use_cache: bool = True
     constraint: ConstraintSpec | None = None
     constraint_param: str = "response_format"
     tools: ToolRequest | None = None
@@ -99,13 +126,14 @@ class GenerationRequest:
 
 @dataclass(frozen=True, slots=True)
 class PreparedGeneration:
-    """A request that can be run: rendered, tokenized, checked, its constraint prepared. `ignored`
-    names parameters that this request gave and that have no effect on it. `compile_s` is None
-    where the constraint was known. `reasoning` has what may come before a constrained answer, for
-    each prompt."""
+    """A request that can be run: rendered, tokenized, checked, its constraint prepared. `sampling`
+    is the request's with what is found out about tokens. `ignored` names parameters that this
+    request gave and that have no effect on it. `compile_s` is None where the constraint was known.
+    `reasoning` has what may come before an answer, for each prompt."""
 
     request: GenerationRequest
     prompt_token_ids: tuple[tuple[int, ...], ...]
+    sampling: Sampling
     max_tokens: tuple[int, ...]
     constraint: PreparedConstraint | None = None
     reasoning: tuple[Reasoning | None, ...] = ()
@@ -130,12 +158,12 @@ class PreparedGeneration:
 
 @dataclass(frozen=True, slots=True)
 class LogprobEntry:
-    """One generated token. `raw` are its bytes; `top` the k best, best first. Log-probabilities are
-    finite, as JSON has no infinity."""
+    """One token. `raw` are its bytes; `top` the k best, best first. Log-probabilities are finite,
+    as JSON has no infinity; the first token of a prompt has none."""
 
     token: str
     raw: bytes
-    logprob: float
+    logprob: float | None
     top: tuple["LogprobEntry", ...] = ()
 
 
@@ -169,7 +197,8 @@ class TextDelta:
     may become a stop string): such a delta is counted, not sent. `reasoning` is text of the block
     before the answer, `tool_calls` come after `text`. `logprobs` are of the answer's tokens whose
     text is settled since the last delta, `num_tokens` of all those generated since it, as are
-    `token_ids` where the request asked for them."""
+    `token_ids` where the request asked for them. The first deltas of a choice may give its prompt:
+    `prompt_token_ids`, or its echo as text."""
 
     choice: int
     text: str
@@ -178,6 +207,7 @@ class TextDelta:
     reasoning: str = ""
     tool_calls: tuple[ToolFragment, ...] = ()
     token_ids: tuple[int, ...] = ()
+    prompt_token_ids: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

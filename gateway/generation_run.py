@@ -28,6 +28,7 @@ from gateway.generation import (
     Usage,
 )
 from gateway.merged_streams import merge_streams
+from gateway.prompt_part import PromptPart, wants_part, wants_scores
 from gateway.reasoning import ReasoningBlock
 from gateway.stop_strings import StopStrings
 from gateway.tokenizer import Tokenizer
@@ -91,10 +92,18 @@ class _ChoiceRun:
 class _PromptRun:
     """One prompt of the request: one Submit, `choices` in order."""
 
-    def __init__(self, submit: Submit, choices: list[_ChoiceRun], *, first_choice: int) -> None:
+    def __init__(
+        self,
+        submit: Submit,
+        choices: list[_ChoiceRun],
+        *,
+        first_choice: int,
+        part: PromptPart | None,
+    ) -> None:
         self.submit = submit
         self.choices = choices
         self.first_choice = first_choice
+        self.part = part
         self.stream: AsyncIterator[TokenEvent] | None = None
         self.events = self._events()
 
@@ -163,6 +172,7 @@ class GenerationRun:
         request = self._prepared.request
         # A stop string inside a constrained output would cut it before it fits its constraint.
         stops = StopStrings(request.stop if request.constraint is None else ())
+        includes_stop = request.text.includes_stop
         prompts = []
         for index in range(len(self._prepared.prompt_token_ids)):
             first_choice = index * request.num_choices
@@ -171,8 +181,9 @@ class GenerationRun:
                     ChoiceText(
                         first_choice + choice,
                         tokenizer=self._tokenizer,
-                        scanner=stops.scanner(),
+                        scanner=stops.scanner(includes_stop=includes_stop),
                         sampling=request.sampling,
+                        options=request.text,
                         drops_space=self._drops_space(index),
                         block=self._block(index),
                     ),
@@ -180,8 +191,23 @@ class GenerationRun:
                 )
                 for choice in range(request.num_choices)
             ]
-            prompts.append(_PromptRun(self._submit_of(index), choices, first_choice=first_choice))
+            prompts.append(
+                _PromptRun(
+                    self._submit_of(index),
+                    choices,
+                    first_choice=first_choice,
+                    part=self._part(index),
+                )
+            )
         return prompts
+
+    def _part(self, index: int) -> PromptPart | None:
+        if not wants_part(self._prepared.request):
+            return None
+        token_ids = self._prepared.prompt_token_ids[index]
+        return PromptPart(
+            self._prepared.request, index, token_ids=token_ids, tokenizer=self._tokenizer
+        )
 
     def _drops_space(self, index: int) -> bool:
         """A constrained output is text to the last byte: nothing put a space before it."""
@@ -190,10 +216,8 @@ class GenerationRun:
         return is_free and bool(prompt) and self._tokenizer.puts_space_after(prompt[-1])
 
     def _block(self, index: int) -> ReasoningBlock | None:
-        constraint = self._prepared.constraint_of(index)
-        if constraint is None or constraint.reasoning is None:
-            return None
-        return ReasoningBlock(constraint.reasoning, self._tokenizer)
+        reasoning = self._prepared.reasoning[index] if self._prepared.reasoning else None
+        return None if reasoning is None else ReasoningBlock(reasoning, self._tokenizer)
 
     def _submit_of(self, index: int) -> Submit:
         request = self._prepared.request
@@ -205,7 +229,7 @@ class GenerationRun:
             request_id=request.request_id if is_single else f"{request.request_id}.{index}",
             prompt_token_ids=list(self._prepared.prompt_token_ids[index]),
             sampling=msgspec.structs.replace(
-                request.sampling,
+                self._prepared.sampling,
                 max_tokens=self._prepared.max_tokens[index],
                 seed=prompt_seed(request.sampling.seed, index),
             ),
@@ -213,6 +237,8 @@ class GenerationRun:
             constraint=self._prepared.constraint_of(index),
             namespace=request.namespace,
             tenant=request.tenant,
+            use_cache=request.use_cache,
+            num_prompt_logprobs=(request.sampling.num_logprobs if wants_scores(request) else None),
             queue_deadline_ns=request.queue_deadline_ns,
             deadline_ns=request.deadline_ns,
             trace=trace,
@@ -240,8 +266,13 @@ class GenerationRun:
         if not self._is_admitted and (event.admitted or event.token_ids):
             self._is_admitted = True
             yield Admitted()
-        if event.token_ids or event.finish_reason is not None:
-            yield from self._take_tokens(prompt, choice, event)
+        if not event.token_ids and event.finish_reason is None:
+            return
+        for news in (event,) if prompt.part is None else prompt.part.take(event):
+            if isinstance(news, TextDelta):
+                yield news
+            else:
+                yield from self._take_tokens(prompt, prompt.choices[news.choice], news)
 
     def _take_tokens(
         self, prompt: _PromptRun, choice: _ChoiceRun, event: TokenEvent

@@ -18,9 +18,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.disconnect import ClientDisconnected
 from gateway.errors import BodyTooLarge, GatewayError, InvalidRequest, Overloaded, ServerError
-from gateway.request_context import RequestContext, request_context
+from gateway.request_context import REQUEST_ID_HEADER, RequestContext, request_context
 
-REQUEST_ID_HEADER = "x-request-id"
 IGNORED_HEADER = "x-radixgate-ignored"
 # What was done about a constraint: enforced or checked, and by which engine.
 CONSTRAINT_HEADER = "x-radixgate-constraint"

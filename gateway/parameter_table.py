@@ -97,15 +97,12 @@ def _refused(
     ]
 
 
-_NO_TOOLS = "Tool calls are not supported by this server."
+_OLD_TOOLS = "Use tools and tool_choice, which replace it."
 _NO_AUDIO = "This server takes and gives text only."
 _NO_CONSTRAINT = (
     "Use response_format or structured_outputs {json, regex, choice, grammar, structural_tag}."
 )
 _NO_SAMPLER = "This sampler is not supported."
-_NO_TOKENS_OUT = "Token ids are not part of answers."
-_NO_SPECIALS = "How special tokens are treated is fixed."
-_NO_TEMPLATE = "The model's own chat template is used as it is."
 _NOT_SERVED = "This endpoint is not served."
 
 PARAMETERS: tuple[Parameter, ...] = (
@@ -128,7 +125,9 @@ PARAMETERS: tuple[Parameter, ...] = (
     *_implemented(
         _BOTH,
         "top_k min_p repetition_penalty repeat_penalty min_tokens ignore_eos stop_token_ids "
-        "cache_salt extra_key n_predict",
+        "cache_salt extra_key n_predict allowed_token_ids bad_words include_stop_str_in_output "
+        "no_stop_trim skip_special_tokens add_special_tokens return_token_ids "
+        "return_tokens_as_token_ids truncate_prompt_tokens cache_prompt request_id rid",
     ),
     *_ignored(_BOTH, "user safety_identifier", "Users are told apart by API key."),
     *_ignored(_BOTH, "stream_options.include_obfuscation", "Chunks are never padded."),
@@ -138,10 +137,15 @@ PARAMETERS: tuple[Parameter, ...] = (
         "Usage comes once, as clients add up what they get.",
     ),
     # Chat
-    *_implemented(_CHAT, "messages max_completion_tokens top_logprobs modalities"),
+    *_implemented(
+        _CHAT,
+        "messages max_completion_tokens top_logprobs modalities tools tools.function.strict "
+        "tool_choice parallel_tool_calls reasoning_effort chat_template_kwargs "
+        "add_generation_prompt continue_final_message include_reasoning separate_reasoning",
+    ),
     *_ignored(_CHAT, "metadata service_tier", "Echoed in the answer."),
     *_ignored(_CHAT, "store", "Answers are not kept."),
-    *_ignored(_CHAT, "verbosity reasoning_effort prediction", "The model has no such control."),
+    *_ignored(_CHAT, "verbosity prediction", "The model has no such control."),
     *_ignored(
         _CHAT,
         "prompt_cache_key prompt_cache_options prompt_cache_retention "
@@ -151,12 +155,10 @@ PARAMETERS: tuple[Parameter, ...] = (
     *_refused(_CHAT, "audio messages.audio", _NO_AUDIO),
     *_refused(_CHAT, "moderation", "There is no moderation; it must not seem as if there were."),
     *_refused(_CHAT, "web_search_options", "There is no web search."),
-    *_refused(_CHAT, "tools functions", _NO_TOOLS, harmless=([],)),
-    *_refused(_CHAT, "tools.custom tools.function.strict", _NO_TOOLS),
-    *_refused(_CHAT, "tool_choice function_call", _NO_TOOLS, harmless=("none", "auto")),
-    *_refused(_CHAT, "parallel_tool_calls", _NO_TOOLS, harmless=(True, False)),
+    *_refused(_CHAT, "functions", _OLD_TOOLS, harmless=([],)),
+    *_refused(_CHAT, "function_call", _OLD_TOOLS, harmless=("none", "auto")),
     # Completions
-    *_implemented(_COMPLETIONS, "prompt"),
+    *_implemented(_COMPLETIONS, "prompt echo suffix"),
     *_ignored(_COMPLETIONS, "service_tier metadata store", "There is one tier, nothing is kept."),
     *_refused(
         _COMPLETIONS,
@@ -164,9 +166,6 @@ PARAMETERS: tuple[Parameter, ...] = (
         "Ask for n choices and choose.",
         harmless_like="n",
     ),
-    *_refused(_COMPLETIONS, "echo", "The prompt is not repeated.", harmless=(False,)),
-    *_refused(_COMPLETIONS, "suffix", "The model cannot fill in the middle.", harmless=("",)),
-    *_refused(_COMPLETIONS, "add_special_tokens", _NO_SPECIALS, harmless=(True,)),
     # Extras of other servers: constraints, where silence would be the worst answer
     *_refused(
         _BOTH,
@@ -184,45 +183,31 @@ PARAMETERS: tuple[Parameter, ...] = (
     *_refused(_BOTH, "mirostat mirostat_* dry_* xtc_*", _NO_SAMPLER, harmless=(0,)),
     *_refused(_BOTH, "use_beam_search", _NO_SAMPLER, harmless=(False,)),
     *_refused(_BOTH, "length_penalty", _NO_SAMPLER, harmless=(1,)),
-    *_refused(_BOTH, "allowed_token_ids bad_words", _NO_SAMPLER, harmless=([],)),
     *_refused(_BOTH, "prompt_logprobs", "Prompts are not scored."),
     *_ignored(_BOTH, "typical_p repeat_last_n n_probs", "The sampler has no such control."),
     # Extras: text and tokens
-    *_refused(
-        _BOTH,
-        "include_stop_str_in_output no_stop_trim",
-        "Stop strings are never part of the answer.",
-        harmless=(False,),
-    ),
-    *_refused(_BOTH, "skip_special_tokens", _NO_SPECIALS, harmless=(True,)),
-    *_ignored(_BOTH, "spaces_between_special_tokens", _NO_SPECIALS),
-    *_refused(
-        _BOTH, "return_token_ids return_tokens_as_token_ids", _NO_TOKENS_OUT, harmless=(False,)
-    ),
-    *_refused(_BOTH, "logprob_token_ids", _NO_TOKENS_OUT, harmless=([],)),
-    *_refused(_BOTH, "truncate_prompt_tokens", "Prompts are never cut.", harmless=(-1,)),
-    *_refused(_BOTH, "documents", _NO_TEMPLATE, harmless=([],)),
+    *_ignored(_BOTH, "spaces_between_special_tokens", "Special tokens are written as they are."),
+    *_refused(_BOTH, "logprob_token_ids", "Use top_logprobs.", harmless=([],)),
+    *_refused(_BOTH, "documents", "Put documents into messages.", harmless=([],)),
     *_refused(_BOTH, "chat_template", "A request never brings a template."),
-    *_refused(_BOTH, "chat_template_kwargs", _NO_TEMPLATE, harmless=({},)),
-    *_refused(_CHAT, "add_generation_prompt", _NO_TEMPLATE, harmless=(True,)),
     *_refused(
-        _CHAT, "continue_final_message add_special_tokens echo", _NO_TEMPLATE, harmless=(False,)
+        _COMPLETIONS, "chat_template_kwargs", "There is no template here.", harmless=({},)
     ),
+    *_refused(_CHAT, "echo", "Messages are not repeated.", harmless=(False,)),
     # Extras: running and routing
-    *_refused(_BOTH, "cache_prompt", "The cache cannot be bypassed.", harmless=(True,)),
     *_refused(_BOTH, "lora_path", "There are no adapters."),
     *_refused(_BOTH, "kv_transfer_params vllm_xargs", "It belongs to another engine."),
     *_ignored(_BOTH, "priority", "Requests are served in the order of their arrival."),
-    *_ignored(_BOTH, "request_id rid", "Send the header X-Request-Id."),
     *_ignored(
         _BOTH,
         "session_id id_slot t_max_predict_ms return_progress sse_ping_interval response_fields",
         "It belongs to another engine.",
     ),
+    *_ignored(_BOTH, "thinking_token_budget reasoning", "Thinking has no budget here."),
     *_ignored(
-        _BOTH,
-        "separate_reasoning include_reasoning thinking_token_budget reasoning",
-        "Only before a constrained answer is reasoning kept apart, and then it is always given.",
+        _COMPLETIONS,
+        "separate_reasoning include_reasoning reasoning_effort",
+        "A text has no thinking to tell apart.",
     ),
     # Endpoints that are not served
     *_refused(

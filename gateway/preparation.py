@@ -6,10 +6,12 @@ Everything that a client can get wrong is found here, before the first byte of a
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from typing import Protocol
 
+import msgspec
+
+from gateway.bad_words import bad_word_tokens
 from gateway.chat_template import ChatTemplate
 from gateway.engine_faults import RETRY_AFTER_S
 from gateway.errors import (
@@ -23,23 +25,17 @@ from gateway.generation import (
     ChatPrompt,
     GenerationRequest,
     PreparedGeneration,
-    Prompt,
     TextPrompt,
 )
-from gateway.message_shapes import Message
+from gateway.prompt_encoding import PromptEncoder, PromptLimits, check_ids
 from gateway.reasoning import Markers
 from gateway.tokenizer import Tokenizer, check_unicode
 from grammar.errors import ConstraintTooExpensive, GrammarError, UnsupportedConstraint
 from grammar.spec import ConstraintSpec, PreparedConstraint, Reasoning
-from runtime.messages import AttributeValue, Phase
+from runtime.messages import AttributeValue, Phase, Sampling
 from runtime.token_engine import TokenEngine
 from telemetry import names
 
-# Above this many characters a request's prompts are made in a worker: about 10 ms of the loop.
-MAX_INLINE_CHARS = 50_000
-NUM_WORKERS = 2
-# What a prompt, message or part costs beside its text, so that many empty ones count too.
-OVERHEAD_CHARS = 100
 # The search keeps an object per character of the stop strings.
 MAX_STOP_CHARS = 8_192
 
@@ -64,7 +60,7 @@ class ConstraintChecker(Protocol):
 
 
 class Preparation:
-    """Turns requests into prepared ones. Owns the workers for long prompts."""
+    """Turns requests into prepared ones. Owns the encoder of prompts."""
 
     def __init__(
         self,
@@ -78,15 +74,15 @@ class Preparation:
     ) -> None:
         self._engine = engine
         self._tokenizer = tokenizer
+        self._encoder = PromptEncoder(tokenizer, template)
         self._template = template
         self._probe = probe
         self._markers = markers
         self._clock = clock
-        self._workers = ThreadPoolExecutor(NUM_WORKERS, thread_name_prefix="tokenize")
 
     def close(self) -> None:
-        """Ends the workers; a prompt in work is finished, waiting ones are dropped."""
-        self._workers.shutdown(wait=False, cancel_futures=True)
+        """Ends the workers."""
+        self._encoder.close()
 
     async def prepare(self, request: GenerationRequest) -> PreparedGeneration:
         """As Generator.prepare()."""
@@ -96,13 +92,12 @@ class Preparation:
     async def _prepare(self, request: GenerationRequest) -> PreparedGeneration:
         limit = self._max_model_len()
         _check_stops(request.stop)
-        _check_token_ids(request, vocab_size=self._tokenizer.vocab_size)
+        _check_token_ids(request.sampling, vocab_size=self._tokenizer.vocab_size)
+        limits = PromptLimits(limit, keep=_kept_tokens(request, limit))
         attributes: dict[str, AttributeValue] = {}
         with self._phase(request, names.SPAN_TOKENIZE, attributes):
-            is_long = sum(map(_num_chars, request.prompts)) > MAX_INLINE_CHARS
-            prompts = [
-                await self._token_ids(p, is_long=is_long, limit=limit) for p in request.prompts
-            ]
+            prompts = await self._encoder.encode(request.prompts, limits)
+            sampling = self._sampling(request)
             attributes[names.ATTR_TOKENS] = sum(len(ids) for ids in prompts)
         max_tokens = tuple(_settle_max_tokens(request, len(ids), limit=limit) for ids in prompts)
         report = None
@@ -111,12 +106,33 @@ class Preparation:
         return PreparedGeneration(
             request=request,
             prompt_token_ids=tuple(prompts),
+            sampling=sampling,
             max_tokens=max_tokens,
             constraint=None if report is None else report.prepared,
             reasoning=self._reasoning(request, prompts),
             compile_s=None if report is None or report.cached else report.compile_ms / 1e3,
-            ignored=("stop",) if request.stop and request.constraint is not None else (),
+            ignored=self._ignored(request),
         )
+
+    def _sampling(self, request: GenerationRequest) -> Sampling:
+        """With what words and places are to this model's tokens."""
+        sampling = request.sampling
+        if request.bad_words:
+            bad_words = bad_word_tokens(request.bad_words, self._tokenizer)
+            sampling = msgspec.structs.replace(sampling, bad_words=bad_words)
+        if any(isinstance(p, TextPrompt) and p.suffix is not None for p in request.prompts):
+            ends = (*sampling.stop_token_ids, *self._encoder.fim_end_ids)
+            sampling = msgspec.structs.replace(sampling, stop_token_ids=tuple(dict.fromkeys(ends)))
+        return sampling
+
+    def _ignored(self, request: GenerationRequest) -> tuple[str, ...]:
+        """What this request gave and this model or its constraint cannot follow."""
+        ignored = ["stop"] if request.stop and request.constraint is not None else []
+        chats = (prompt for prompt in request.prompts if isinstance(prompt, ChatPrompt))
+        asks_effort = any("reasoning_effort" in chat.options for chat in chats)
+        if asks_effort and self._template is not None and not self._template.reads_effort:
+            ignored.append("reasoning_effort")
+        return tuple(ignored)
 
     def _max_model_len(self) -> int:
         info = self._engine.info
@@ -160,52 +176,15 @@ class Preparation:
                 )
             )
 
-    async def _token_ids(self, prompt: Prompt, *, is_long: bool, limit: int) -> tuple[int, ...]:
-        if isinstance(prompt, TextPrompt) and prompt.token_ids is not None:
-            return self._given_ids(prompt.token_ids, limit)
-        if not is_long:
-            return self._encode(prompt, limit)
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._workers, self._encode, prompt, limit)
-
-    def _given_ids(self, token_ids: tuple[int, ...], limit: int) -> tuple[int, ...]:
-        if not token_ids:
-            raise InvalidRequest(
-                "'prompt' must have at least one token.", code="empty_array", param="prompt"
-            )
-        if len(token_ids) < limit:  # millions of them are refused for their number alone
-            _check_ids(token_ids, vocab_size=self._tokenizer.vocab_size, param="prompt")
-        return token_ids
-
-    def _encode(self, prompt: Prompt, limit: int) -> tuple[int, ...]:
-        if isinstance(prompt, ChatPrompt):
-            if self._template is None:
-                raise InvalidRequest(
-                    "This model has no chat template: use /v1/completions.", param="messages"
-                )
-            text = self._template.render(prompt.messages)
-            self._check_text_len(text, limit=limit, param="messages")
-            return tuple(self._tokenizer.encode(text, add_special=False, param="messages"))
-        self._check_text_len(prompt.text or "", limit=limit, param="prompt")
-        token_ids = self._tokenizer.encode(prompt.text or "", add_special=True, param="prompt")
-        return tuple(token_ids) or (self._document_start(),)
-
-    def _check_text_len(self, text: str, *, limit: int, param: str) -> None:
-        """Megabytes that cannot fit are not worth the seconds of tokenizing them."""
-        num_tokens = self._tokenizer.min_num_tokens(text)
-        if num_tokens >= limit:
-            raise ContextLengthExceeded(
-                f"This model's maximum context length is {limit} tokens. However, the {param} have"
-                f" {len(text)} characters, which are {num_tokens} tokens at the least. Please"
-                f" reduce the length of the {param}.",
-                param=param,
-            )
-
     def _reasoning(
         self, request: GenerationRequest, prompts: Sequence[tuple[int, ...]]
     ) -> tuple[Reasoning | None, ...]:
+        """Of free answers only those to a conversation are told apart from what comes before."""
         markers, tokenizer = self._markers, self._tokenizer
-        if markers is None or request.constraint is None:
+        is_free = request.constraint is None
+        if markers is None or (is_free and not request.text.splits_reasoning):
+            return ()
+        if is_free and not any(isinstance(prompt, ChatPrompt) for prompt in request.prompts):
             return ()
         return tuple(
             markers.after_chat(token_ids, tokenizer)
@@ -213,14 +192,6 @@ class Preparation:
             else markers.after_text(token_ids)
             for prompt, token_ids in zip(request.prompts, prompts, strict=True)
         )
-
-    def _document_start(self) -> int:
-        """What an empty prompt is to the model: the token that documents begin with."""
-        if self._tokenizer.bos_token_id is not None:
-            return self._tokenizer.bos_token_id
-        if self._tokenizer.eos_token_ids:
-            return self._tokenizer.eos_token_ids[0]
-        raise InvalidRequest("This model cannot continue an empty prompt.", param="prompt")
 
     async def _prepare_constraint(
         self, request: GenerationRequest, spec: ConstraintSpec
@@ -255,20 +226,6 @@ class Preparation:
         return report
 
 
-def _num_chars(prompt: Prompt) -> int:
-    """About how much text a prompt has, for choosing where it is tokenized."""
-    if isinstance(prompt, TextPrompt):
-        return OVERHEAD_CHARS + len(prompt.text or "")
-    return sum(OVERHEAD_CHARS + _content_chars(message) for message in prompt.messages)
-
-
-def _content_chars(message: Message) -> int:
-    content = message.get("content")
-    if isinstance(content, list):
-        return sum(OVERHEAD_CHARS + len(str(part.get("text", ""))) for part in content)
-    return len(content or "") + len(str(message.get("tool_calls") or ""))
-
-
 def _check_stops(stops: Sequence[str]) -> None:
     for stop in stops:
         check_unicode(stop, param="stop")
@@ -280,22 +237,18 @@ def _check_stops(stops: Sequence[str]) -> None:
         )
 
 
-def _check_token_ids(request: GenerationRequest, *, vocab_size: int) -> None:
-    sampling = request.sampling
-    _check_ids(sampling.logit_bias, vocab_size=vocab_size, param="logit_bias")
-    _check_ids(sampling.stop_token_ids, vocab_size=vocab_size, param="stop_token_ids")
+def _check_token_ids(sampling: Sampling, *, vocab_size: int) -> None:
+    check_ids(tuple(sampling.logit_bias), vocab_size=vocab_size, param="logit_bias")
+    check_ids(sampling.stop_token_ids, vocab_size=vocab_size, param="stop_token_ids")
+    check_ids(sampling.allowed_token_ids or (), vocab_size=vocab_size, param="allowed_token_ids")
 
 
-def _check_ids(
-    token_ids: Sequence[int] | Mapping[int, float], *, vocab_size: int, param: str
-) -> None:
-    for token_id in token_ids:
-        if not 0 <= token_id < vocab_size:
-            raise InvalidRequest(
-                f"Invalid token id in '{param}': {token_id}; this model has the ids 0 to"
-                f" {vocab_size - 1}.",
-                param=param,
-            )
+def _kept_tokens(request: GenerationRequest, limit: int) -> int | None:
+    """How many of a prompt's tokens are taken at the most; None = it is never cut."""
+    wanted = request.truncate_prompt_tokens
+    if wanted is None:
+        return None
+    return limit - (request.max_tokens or 1) if wanted == -1 else wanted
 
 
 def _settle_max_tokens(request: GenerationRequest, prompt_len: int, *, limit: int) -> int:

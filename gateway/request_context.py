@@ -8,6 +8,7 @@ from starlette.types import Scope
 if TYPE_CHECKING:
     from gateway.observation import Observation
 
+REQUEST_ID_HEADER = "x-request-id"
 _KEY = "radixgate"
 
 
@@ -20,6 +21,11 @@ class RequestContext:
     response_headers: dict[str, str] = field(default_factory=dict)
     tenant: str = ""
     observation: "Observation | None" = None
+
+    def rename(self, request_id: str) -> None:
+        """The name that the request's body gives itself."""
+        self.request_id = request_id
+        self.response_headers[REQUEST_ID_HEADER] = request_id
 
     @property
     def log_fields(self) -> dict[str, str]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TypeVar
 
 from gateway.errors import InvalidRequest
+from gateway.generation import TextOptions
 from gateway.schemas.fields import SamplingFields
 from runtime.messages import Sampling
 
@@ -44,7 +45,33 @@ def to_sampling(fields: SamplingFields, *, num_logprobs: int | None, seed: int) 
         ignore_eos=bool(fields.ignore_eos),
         stop_token_ids=tuple(fields.stop_token_ids or ()),
         num_logprobs=num_logprobs,
+        allowed_token_ids=_unless_none(fields.allowed_token_ids),
     )
+
+
+def text_options(fields: SamplingFields, *, echoes: bool = False) -> TextOptions:
+    """How the answer's tokens shall be shown.
+
+    Raises: InvalidRequest for two names of one wish that differ.
+    """
+    return TextOptions(
+        includes_stop=bool(
+            _agreed(
+                fields.include_stop_str_in_output,
+                fields.no_stop_trim,
+                names=("include_stop_str_in_output", "no_stop_trim"),
+            )
+        ),
+        keeps_special=fields.skip_special_tokens is False,
+        returns_ids=bool(fields.return_token_ids),
+        tokens_as_ids=bool(fields.return_tokens_as_token_ids),
+        echoes=echoes,
+    )
+
+
+def given_request_id(fields: SamplingFields) -> str | None:
+    """The client's name for its request. Raises: InvalidRequest when it has two."""
+    return _agreed(fields.request_id, fields.rid, names=("request_id", "rid"))
 
 
 def stop_strings(fields: SamplingFields) -> tuple[str, ...]:
@@ -55,16 +82,18 @@ def stop_strings(fields: SamplingFields) -> tuple[str, ...]:
     return tuple(dict.fromkeys(given))
 
 
-def token_limit(limits: Mapping[str, int | None], *, min_tokens: int | None) -> int | None:
+def token_limit(
+    limits: Mapping[str, int | None], *, min_tokens: int | None, allows_zero: bool = False
+) -> int | None:
     """The first limit given; the mapping is in the order in which they win. llama.cpp's -1 and
     no limit at all give None.
 
-    Raises: InvalidRequest when it is 0, or below min_tokens.
+    Raises: InvalidRequest when it is 0 and may not be, or below min_tokens.
     """
     name, limit = next(((n, v) for n, v in limits.items() if v is not None), ("", None))
     if limit is None or limit == -1:
         return None
-    if limit == 0:
+    if limit == 0 and not allows_zero:
         raise InvalidRequest(
             f"Invalid value for '{name}': it must be at least 1.",
             code="integer_below_min_value",
@@ -105,6 +134,10 @@ def _agreed(first: T | None, second: T | None, *, names: tuple[str, str]) -> T |
             f"Invalid value for '{names[1]}': it differs from '{names[0]}'.", param=names[1]
         )
     return second if first is None else first
+
+
+def _unless_none(items: list[int] | None) -> tuple[int, ...] | None:
+    return None if items is None else tuple(dict.fromkeys(items))
 
 
 def _or(value: T | None, default: T) -> T:

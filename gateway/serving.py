@@ -14,14 +14,21 @@ from starlette.requests import Request
 from gateway.answer import Answer, Call, KeepAlive
 from gateway.constraint_request import ConstraintRequest
 from gateway.errors import InvalidRequest, Overloaded, UploadTimeout
-from gateway.generation import Capabilities, GenerationRequest, Prompt, TextPrompt
+from gateway.generation import (
+    Capabilities,
+    GenerationRequest,
+    Prompt,
+    TextOptions,
+    TextPrompt,
+    ToolRequest,
+)
 from gateway.lifecycle import Lifecycle
 from gateway.limiter import Limiter
 from gateway.middleware import IGNORED_HEADER
 from gateway.parameters import ParameterRules, ignored_header
 from gateway.registry import ModelRegistry
 from gateway.request_context import RequestContext, request_context
-from gateway.sampling import cache_salt, new_seed, stop_strings, to_sampling
+from gateway.sampling import cache_salt, given_request_id, new_seed, stop_strings, to_sampling
 from gateway.schemas.answer import AnswerHead, Presenter
 from gateway.schemas.fields import SamplingFields
 from gateway.settings import Settings
@@ -53,6 +60,8 @@ class Wanted:
     logprobs: int | None
     constraint: ConstraintRequest | None
     ignored: tuple[str, ...]
+    text: TextOptions = TextOptions()
+    tools: ToolRequest | None = None
     service_tier: str | None = None
     metadata: dict[str, str] | None = None
 
@@ -189,6 +198,11 @@ class Serving:
             max_tokens=wanted.max_tokens,
             num_choices=fields.n or 1,
             stop=stop_strings(fields),
+            bad_words=tuple(dict.fromkeys(fields.bad_words or ())),
+            text=wanted.text,
+            truncate_prompt_tokens=fields.truncate_prompt_tokens,
+            use_cache=fields.cache_prompt is not False,
+            tools=wanted.tools,
             constraint=self._constraint(wanted),
             constraint_param="" if wanted.constraint is None else wanted.constraint.param,
             namespace=tenant_salt(self._secret, context.tenant, cache_salt(fields)),
@@ -217,7 +231,12 @@ def _parse(
     ignored = tuple(rules.check(body))
     if ignored:  # said even if the request is then refused
         context.response_headers[IGNORED_HEADER] = ignored_header(ignored)
-    return to_wanted({name: value for name, value in body.items() if value is not None}, ignored)
+    given = {name: value for name, value in body.items() if value is not None}
+    wanted = to_wanted(given, ignored)
+    request_id = given_request_id(wanted.fields)
+    if request_id is not None:
+        context.rename(request_id)
+    return wanted
 
 
 def _deadline(now_ns: int, timeout_s: float) -> int:

@@ -35,20 +35,22 @@ class StopStrings:
     def __init__(self, stops: Iterable[str]) -> None:
         self._root = _build(stops)
 
-    def scanner(self) -> "StopScanner":
+    def scanner(self, *, includes_stop: bool = False) -> "StopScanner":
         """Begins the search in one choice's text."""
-        return StopScanner(self._root)
+        return StopScanner(self._root, includes_stop=includes_stop)
 
 
 class StopScanner:
     """How far into the stop strings the text of one choice is.
 
     Between calls exactly the longest suffix that is a proper prefix of some stop is held back.
-    `num_settled_chars` counts what was let out; after a stop it is where the stop began.
+    `num_settled_chars` counts what was let out; after a stop it is where the stop began, or where
+    it ended with `includes_stop`.
     """
 
-    def __init__(self, root: _Node) -> None:
+    def __init__(self, root: _Node, *, includes_stop: bool = False) -> None:
         self._root = root
+        self._includes_stop = includes_stop
         self._node = root
         self._held = ""
         self.num_settled_chars = 0
@@ -62,7 +64,8 @@ class StopScanner:
         for end in range(len(self._held) + 1, len(buffer) + 1):
             self._node = self._advance(buffer[end - 1])
             if is_armed and self._node.longest_match:
-                scan = self._settle(buffer, end - self._node.longest_match)
+                trimmed = 0 if self._includes_stop else self._node.longest_match
+                scan = self._settle(buffer, end - trimmed)
                 return Scan(text=scan.text, is_stopped=True)
             self._node = self._extendable(self._node)
         return self._settle(buffer, len(buffer) - self._node.depth)

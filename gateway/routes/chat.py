@@ -1,5 +1,6 @@
 """POST /v1/chat/completions."""
 
+from dataclasses import replace
 from typing import Any
 
 from fastapi import APIRouter
@@ -7,13 +8,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gateway.constraint_request import constraint_request
-from gateway.generation import ChatPrompt
+from gateway.generation import ChatPrompt, TextOptions
 from gateway.parameter_table import Endpoint
 from gateway.parameters import ParameterRules
-from gateway.sampling import token_limit
+from gateway.sampling import text_options, token_limit
 from gateway.schemas.chat_request import ChatCompletionRequest
 from gateway.schemas.chat_response import ChatPresenter
+from gateway.schemas.tools import chosen_tools
 from gateway.serving import Serving, Wanted
+from gateway.template_options import template_options
 from gateway.validation import validate
 
 
@@ -34,14 +37,44 @@ def _wanted(body: dict[str, Any], ignored: tuple[str, ...]) -> Wanted:
     limits = {
         name: getattr(fields, name) for name in ("max_completion_tokens", "max_tokens", "n_predict")
     }
+    chosen = chosen_tools(fields)
     return Wanted(
         operation="chat",
         fields=fields,
-        prompts=(ChatPrompt(tuple(message.as_dict() for message in fields.messages)),),
+        prompts=(chat_prompt(fields, chosen.shown),),
         max_tokens=token_limit(limits, min_tokens=fields.min_tokens),
         logprobs=(fields.top_logprobs or 0) if fields.logprobs else None,
         constraint=constraint_request(fields),
         ignored=ignored,
+        text=_text_options(fields),
+        tools=chosen.request,
         service_tier=fields.service_tier and "default",
         metadata=fields.metadata,
+    )
+
+
+def chat_prompt(fields: ChatCompletionRequest, tools: tuple[dict[str, Any], ...]) -> ChatPrompt:
+    """What the model's template is given.
+
+    Raises: InvalidRequest for template variables that a request may not set.
+    """
+    continues_last = bool(fields.continue_final_message)
+    adds_prompt = fields.add_generation_prompt
+    return ChatPrompt(
+        messages=tuple(message.as_dict() for message in fields.messages),
+        tools=tools,
+        options=template_options(
+            fields.chat_template_kwargs, reasoning_effort=fields.reasoning_effort
+        ),
+        adds_generation_prompt=not continues_last if adds_prompt is None else adds_prompt,
+        continues_last=continues_last,
+        adds_special=bool(fields.add_special_tokens),
+    )
+
+
+def _text_options(fields: ChatCompletionRequest) -> TextOptions:
+    return replace(
+        text_options(fields),
+        splits_reasoning=fields.separate_reasoning is not False,
+        shows_reasoning=fields.include_reasoning is not False,
     )

@@ -10,7 +10,7 @@ from gateway.constraint_request import constraint_request
 from gateway.errors import InvalidRequest
 from gateway.parameter_table import Endpoint
 from gateway.parameters import ParameterRules
-from gateway.sampling import token_limit
+from gateway.sampling import text_options, token_limit
 from gateway.schemas.completion_request import DEFAULT_MAX_TOKENS, MAX_PROMPTS, CompletionRequest
 from gateway.schemas.completion_response import CompletionPresenter
 from gateway.serving import Serving, Wanted
@@ -41,10 +41,11 @@ def _wanted(body: dict[str, Any], ignored: tuple[str, ...]) -> Wanted:
         operation="text_completion",
         fields=fields,
         prompts=fields.prompts,
-        max_tokens=token_limit(limits, min_tokens=fields.min_tokens),
+        max_tokens=token_limit(limits, min_tokens=fields.min_tokens, allows_zero=bool(fields.echo)),
         logprobs=fields.logprobs,
         constraint=constraint_request(fields),
         ignored=ignored,
+        text=text_options(fields, echoes=bool(fields.echo)),
     )
     if wanted.num_choices > MAX_TOTAL_CHOICES:
         raise InvalidRequest(

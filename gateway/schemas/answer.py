@@ -44,6 +44,7 @@ class ChoiceResult:
     logprobs: list[LogprobEntry] = field(default_factory=list)
     tool_calls: list[CollectedCall] = field(default_factory=list)
     token_ids: list[int] = field(default_factory=list)
+    prompt_token_ids: tuple[int, ...] | None = None
     finish_reason: str = "stop"
 
     @property
@@ -55,11 +56,18 @@ class ChoiceResult:
         """A key that is left out where there is no such text."""
         return "".join(self.thoughts) or msgspec.UNSET
 
+    @property
+    def shown_ids(self) -> list[int] | msgspec.UnsetType:
+        """A key that is left out where ids were not asked for."""
+        return msgspec.UNSET if self.prompt_token_ids is None else self.token_ids
+
     def add(self, delta: TextDelta) -> None:
         self.texts.append(delta.text)
         self.thoughts.append(delta.reasoning)
         self.logprobs.extend(delta.logprobs)
         self.token_ids.extend(delta.token_ids)
+        if delta.prompt_token_ids is not None:
+            self.prompt_token_ids = delta.prompt_token_ids
         self._add_calls(delta.tool_calls)
 
     def _add_calls(self, fragments: Iterable[ToolFragment]) -> None:

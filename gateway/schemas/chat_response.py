@@ -18,13 +18,13 @@ _encode = msgspec.json.encode
 
 class TopLogprob(msgspec.Struct, frozen=True):
     token: str
-    logprob: float
+    logprob: float | None
     bytes: list[int]
 
 
 class TokenLogprobs(msgspec.Struct, frozen=True):
     token: str
-    logprob: float
+    logprob: float | None
     bytes: list[int]
     top_logprobs: list[TopLogprob]
 
@@ -61,6 +61,7 @@ class ChatChoice(msgspec.Struct, frozen=True):
     message: ChatMessage
     logprobs: ChoiceLogprobs | None
     finish_reason: str
+    token_ids: list[int] | msgspec.UnsetType = msgspec.UNSET
 
 
 class ChatCompletion(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -75,6 +76,7 @@ class ChatCompletion(msgspec.Struct, frozen=True, omit_defaults=True):
     system_fingerprint: str
     service_tier: str | None = None
     metadata: dict[str, str] | None = None
+    prompt_token_ids: tuple[int, ...] | None = None
 
 
 class ChatPresenter:
@@ -120,19 +122,30 @@ class ChatPresenter:
         return start + _encode({**piece, "function": function}) + b"]" + self._plain_end
 
     def _content(self, delta: TextDelta) -> bytes:
-        if not self._head.has_logprobs or not delta.logprobs:
+        has_logprobs = self._head.has_logprobs and bool(delta.logprobs)
+        has_ids = bool(delta.token_ids) or delta.prompt_token_ids is not None
+        if not has_logprobs and not has_ids:
             if not delta.text:
                 return b""
             return self._starts[delta.choice] + _encode(delta.text) + self._plain_end
-        logprobs = _encode(chat_logprobs(delta.logprobs))
+        logprobs = _encode(chat_logprobs(delta.logprobs)) if has_logprobs else b"null"
         return (
             self._starts[delta.choice]
             + _encode(delta.text)
             + b'},"logprobs":'
             + logprobs
-            + b',"finish_reason":null}]'
+            + b',"finish_reason":null'
+            + (b',"token_ids":' + _encode(delta.token_ids) if delta.token_ids else b"")
+            + b"}]"
+            + self._prompt_ids(delta)
             + self._after
         )
+
+    def _prompt_ids(self, delta: TextDelta) -> bytes:
+        """Once an answer, as all choices have the one prompt."""
+        if delta.prompt_token_ids is None or delta.choice:
+            return b""
+        return b',"prompt_token_ids":' + _encode(delta.prompt_token_ids)
 
     def finish(self, finished: ChoiceFinished) -> bytes:
         return (
@@ -166,6 +179,7 @@ class ChatPresenter:
             system_fingerprint=head.system_fingerprint,
             service_tier=head.service_tier,
             metadata=head.metadata,
+            prompt_token_ids=choices[0].prompt_token_ids,
         )
 
     def _choice(self, index: int, choice: ChoiceResult) -> ChatChoice:
@@ -174,6 +188,7 @@ class ChatPresenter:
             message=_message(choice),
             logprobs=chat_logprobs(choice.logprobs) if self._head.has_logprobs else None,
             finish_reason=choice.finish_reason,
+            token_ids=choice.shown_ids,
         )
 
 

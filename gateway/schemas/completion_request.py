@@ -1,12 +1,14 @@
 """The body of POST /v1/completions."""
 
+from dataclasses import replace
 from typing import Any
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
+from gateway.errors import InvalidRequest
 from gateway.generation import TextPrompt
 from gateway.schemas.constraints import ConstraintFields
-from gateway.schemas.fields import SamplingFields, refusal
+from gateway.schemas.fields import INT64_MAX, SamplingFields, refusal
 
 MAX_LOGPROBS = 5
 DEFAULT_MAX_TOKENS = 16
@@ -17,6 +19,9 @@ class CompletionRequest(ConstraintFields, SamplingFields):
     """`prompt` null or absent is the empty text: the model starts from its first token."""
 
     prompt: Any = None
+    max_tokens: int | None = Field(None, ge=0, le=INT64_MAX)
+    echo: bool | None = None
+    suffix: str | None = None
     logprobs: int | None = Field(None, ge=0, le=MAX_LOGPROBS)
 
     @field_validator("logprobs", mode="before")
@@ -29,10 +34,29 @@ class CompletionRequest(ConstraintFields, SamplingFields):
     def _parse_prompt(cls, value: Any) -> tuple[TextPrompt, ...]:
         return parse_prompts(value)
 
+    @model_validator(mode="after")
+    def _answers_something(self) -> "CompletionRequest":
+        if self.max_tokens == 0 and not self.echo:
+            raise refusal("integer_below_min_value", "0 is for echo only", param="max_tokens")
+        if self.suffix and self.echo:
+            raise refusal("invalid_value", "it does not go with a suffix", param="echo")
+        return self
+
     @property
     def prompts(self) -> tuple[TextPrompt, ...]:
-        """The parsed prompts, in the order of their choices."""
-        return self.prompt if self.prompt is not None else (TextPrompt(text=""),)
+        """The parsed prompts, in the order of their choices.
+
+        Raises: InvalidRequest for token ids before a suffix, which is a text.
+        """
+        given = self.prompt if self.prompt is not None else (TextPrompt(text=""),)
+        adds_special = self.add_special_tokens is not False
+        if not self.suffix:
+            return tuple(replace(one, adds_special=adds_special) for one in given)
+        if any(one.token_ids is not None for one in given):
+            raise InvalidRequest(
+                "Invalid value for 'suffix': the prompt before it must be a text.", param="suffix"
+            )
+        return tuple(replace(one, suffix=self.suffix) for one in given)
 
 
 def parse_prompts(value: Any) -> tuple[TextPrompt, ...]:

@@ -14,11 +14,12 @@ _encode = msgspec.json.encode
 
 
 class CompletionLogprobs(msgspec.Struct, frozen=True):
-    """The legacy shape. `text_offset` counts characters from the start of the choice's text."""
+    """The legacy shape; the first token of an echoed prompt has null for its values.
+    `text_offset` counts characters from the start of the choice's text."""
 
     tokens: list[str]
-    token_logprobs: list[float]
-    top_logprobs: list[dict[str, float]]
+    token_logprobs: list[float | None]
+    top_logprobs: list[dict[str, float] | None]
     text_offset: list[int]
 
 
@@ -30,6 +31,8 @@ class CompletionChoice(msgspec.Struct, frozen=True):
     logprobs: CompletionLogprobs | None
     finish_reason: str
     reasoning_content: str | msgspec.UnsetType = msgspec.UNSET
+    token_ids: list[int] | msgspec.UnsetType = msgspec.UNSET
+    prompt_token_ids: tuple[int, ...] | msgspec.UnsetType = msgspec.UNSET
 
 
 class Completion(msgspec.Struct, frozen=True):
@@ -71,7 +74,8 @@ class CompletionPresenter:
     def delta(self, delta: TextDelta) -> bytes:
         if not delta.reasoning:
             return self._text(delta)
-        thought = self._chunk(delta.choice, "", reasoning=_encode(delta.reasoning))
+        extra = b',"reasoning_content":' + _encode(delta.reasoning)
+        thought = self._chunk(delta.choice, "", extra=extra)
         return thought + self._text(delta)
 
     def _text(self, delta: TextDelta) -> bytes:
@@ -79,9 +83,9 @@ class CompletionPresenter:
         if self._head.has_logprobs and delta.logprobs:
             offsets = self._offsets[delta.choice]
             logprobs = _encode(completion_logprobs(delta.logprobs, offsets))
-        elif not delta.text:
+        elif not delta.text and not delta.token_ids and delta.prompt_token_ids is None:
             return b""
-        return self._chunk(delta.choice, delta.text, logprobs=logprobs)
+        return self._chunk(delta.choice, delta.text, logprobs=logprobs, extra=_encode_ids(delta))
 
     def finish(self, finished: ChoiceFinished) -> bytes:
         return self._chunk(finished.choice, "", finish_reason=_encode(finished.reason))
@@ -119,6 +123,10 @@ class CompletionPresenter:
             logprobs=logprobs,
             finish_reason=choice.finish_reason,
             reasoning_content=choice.reasoning,
+            token_ids=choice.shown_ids,
+            prompt_token_ids=(
+                msgspec.UNSET if choice.prompt_token_ids is None else choice.prompt_token_ids
+            ),
         )
 
     def _chunk(
@@ -128,7 +136,7 @@ class CompletionPresenter:
         *,
         logprobs: bytes = b"null",
         finish_reason: bytes = b"null",
-        reasoning: bytes | None = None,
+        extra: bytes = b"",
     ) -> bytes:
         return b"".join(
             (
@@ -139,7 +147,7 @@ class CompletionPresenter:
                 logprobs,
                 b',"finish_reason":',
                 finish_reason,
-                b"" if reasoning is None else b',"reasoning_content":' + reasoning,
+                extra,
                 b"}]",
                 self._after,
             )
@@ -153,15 +161,30 @@ def completion_logprobs(
     return CompletionLogprobs(
         tokens=[_token_text(entry) for entry in entries],
         token_logprobs=[entry.logprob for entry in entries],
-        top_logprobs=[
-            {_token_text(top): top.logprob for top in (*entry.top, entry)} for entry in entries
-        ],
+        top_logprobs=[_best(entry) for entry in entries],
         text_offset=[offsets.advance(entry.raw) for entry in entries],
     )
 
 
+def _best(entry: LogprobEntry) -> dict[str, float] | None:
+    if entry.logprob is None:
+        return None
+    named = {_token_text(top): top.logprob for top in (*entry.top, entry)}
+    return {token: logprob for token, logprob in named.items() if logprob is not None}
+
+
+def _encode_ids(delta: TextDelta) -> bytes:
+    ids = b',"token_ids":' + _encode(delta.token_ids) if delta.token_ids else b""
+    if delta.prompt_token_ids is None:
+        return ids
+    return ids + b',"prompt_token_ids":' + _encode(delta.prompt_token_ids)
+
+
 def _token_text(entry: LogprobEntry) -> str:
-    """Partial characters are written as OpenAI does, so that two of them are not one key."""
+    """Partial characters are written as OpenAI does, so that two of them are not one key. A token
+    without text, or one named by its id, is called what it is."""
+    if not entry.raw or entry.token.startswith("token_id:"):
+        return entry.token
     try:
         return entry.raw.decode()
     except UnicodeDecodeError:

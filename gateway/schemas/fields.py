@@ -2,7 +2,15 @@
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    field_validator,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
@@ -13,6 +21,9 @@ MAX_STOP_TOKEN_IDS = 1024
 # As many as a small vocabulary has tokens.
 MAX_BIASES = 65_536
 MAX_SALT_CHARS = 1024
+MAX_BAD_WORDS = 1024
+MAX_BAD_WORD_CHARS = 256
+MAX_REQUEST_ID_CHARS = 128
 # A smaller penalty multiplies a score beyond what float32 holds.
 MIN_REPETITION_PENALTY = 0.01
 
@@ -57,6 +68,9 @@ def refusal(code: str, message: str, **context: Any) -> PydanticCustomError:
 
 Int64 = Annotated[int, Field(ge=INT64_MIN, le=INT64_MAX)]
 Penalty = Annotated[float, Field(ge=-2, le=2)]
+BadWord = Annotated[str, Field(min_length=1, max_length=MAX_BAD_WORD_CHARS)]
+# As an x-request-id header may be.
+RequestId = Annotated[str, Field(pattern=r"^[A-Za-z0-9._:\-]+$", max_length=MAX_REQUEST_ID_CHARS)]
 StopString = Annotated[str, Field(min_length=1, max_length=MAX_STOP_CHARS)]
 StopStrings = Annotated[
     Annotated[StopString, Tag(TEXT_BRANCH)]
@@ -101,3 +115,24 @@ class SamplingFields(WireModel):
     cache_salt: str | None = Field(None, min_length=1, max_length=MAX_SALT_CHARS)
     extra_key: str | None = Field(None, min_length=1, max_length=MAX_SALT_CHARS)
     service_tier: str | None = None
+    allowed_token_ids: list[Annotated[int, Field(ge=0)]] | None = Field(
+        None, min_length=1, max_length=MAX_BIASES, fail_fast=True
+    )
+    bad_words: list[BadWord] | None = Field(None, max_length=MAX_BAD_WORDS, fail_fast=True)
+    truncate_prompt_tokens: int | None = Field(None, ge=-1, le=INT64_MAX)
+    include_stop_str_in_output: bool | None = None
+    no_stop_trim: bool | None = None
+    skip_special_tokens: bool | None = None
+    add_special_tokens: bool | None = None
+    return_token_ids: bool | None = None
+    return_tokens_as_token_ids: bool | None = None
+    cache_prompt: bool | None = None
+    request_id: RequestId | None = None
+    rid: RequestId | None = None
+
+    @field_validator("truncate_prompt_tokens")
+    @classmethod
+    def _keeps_something(cls, value: int | None) -> int | None:
+        if value == 0:
+            raise refusal("invalid_value", "no token would be left; -1 keeps what fits")
+        return value

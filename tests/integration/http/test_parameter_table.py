@@ -7,6 +7,7 @@ import pytest
 
 from gateway.parameter_table import PARAMETERS, SERVED, Action, Endpoint, Parameter
 from runtime.messages import Submit
+from tests.byte_tokenizer import CHATML, byte_assets
 from tests.fake_token_engine import hello
 from tests.gateway_harness import MODEL, chat, completion, error_of, in_process, make_gateway
 
@@ -14,6 +15,9 @@ TAGS = {
     "structures": [{"begin": "<f>", "schema": {"type": "object"}, "end": "</f>"}],
     "triggers": ["<f"],
 }
+TOOL = {"type": "function", "function": {"name": "f", "strict": True}}
+# A template that has a use for every variable of a request.
+THINKING = CHATML + "{% if enable_thinking %}{% endif %}"
 # A value for each implemented row; the request it makes must succeed.
 VALUES: dict[str, dict[str, Any]] = {
     "model": {"model": MODEL},
@@ -73,6 +77,30 @@ VALUES: dict[str, dict[str, Any]] = {
     "cache_salt": {"cache_salt": "team"},
     "extra_key": {"extra_key": "team"},
     "modalities": {"modalities": ["text"]},
+    "allowed_token_ids": {"allowed_token_ids": [5]},
+    "bad_words": {"bad_words": ["x"]},
+    "include_stop_str_in_output": {"stop": "x", "include_stop_str_in_output": True},
+    "no_stop_trim": {"stop": "x", "no_stop_trim": True},
+    "skip_special_tokens": {"skip_special_tokens": False},
+    "add_special_tokens": {"add_special_tokens": False},
+    "return_token_ids": {"return_token_ids": True},
+    "return_tokens_as_token_ids": {"return_tokens_as_token_ids": True},
+    "truncate_prompt_tokens": {"truncate_prompt_tokens": 1},
+    "cache_prompt": {"cache_prompt": False},
+    "request_id": {"request_id": "mine"},
+    "rid": {"rid": "mine"},
+    "tools": {"tools": [TOOL], "tool_choice": "none"},
+    "tools.function.strict": {"tools": [TOOL], "tool_choice": "none"},
+    "tool_choice": {"tool_choice": "none"},
+    "parallel_tool_calls": {"parallel_tool_calls": False},
+    "reasoning_effort": {"reasoning_effort": "low"},
+    "chat_template_kwargs": {"chat_template_kwargs": {"date": "today"}},
+    "add_generation_prompt": {"add_generation_prompt": False},
+    "continue_final_message": {"continue_final_message": True},
+    "include_reasoning": {"include_reasoning": False},
+    "separate_reasoning": {"separate_reasoning": False},
+    "echo": {"echo": True},
+    "suffix": {"suffix": ""},
 }
 # Ignored rows whose value has a type that is checked all the same, as the answer repeats it.
 TYPED = {"metadata": {"a": "b"}, "service_tier": "auto"}
@@ -119,7 +147,8 @@ def fitting(submit: Submit, choice: int) -> Sequence[int]:
 
 
 async def post(endpoint: Endpoint, parameters: dict[str, Any]) -> Any:
-    async with in_process(make_gateway(fitting)) as client:
+    gateway = make_gateway(fitting, assets=byte_assets(chat_template=THINKING))
+    async with in_process(gateway) as client:
         return await client.post(endpoint, json=BODIES[endpoint](**{}) | parameters)
 
 

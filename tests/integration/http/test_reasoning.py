@@ -197,11 +197,21 @@ async def test_a_message_that_speaks_of_the_marker_opens_no_block() -> None:
     assert told(gateway) == [MAY_OPEN]
 
 
-async def test_unconstrained_answers_are_not_split() -> None:
+@pytest.mark.parametrize(
+    ("wish", "content", "reasoning"),
+    [
+        ({}, "hi", "hm"),
+        ({"include_reasoning": False}, "hi", None),
+        ({"separate_reasoning": False}, "hm</think>hi", None),
+    ],
+)
+async def test_free_answers_are_split_unless_the_request_says_otherwise(
+    wish: dict[str, Any], content: str, reasoning: str | None
+) -> None:
     gateway = gateway_of("hm</think>hi", template=THINKS)
-    (choice,) = (await post(gateway, chat())).json()["choices"]
-    assert choice["message"]["content"] == "hm</think>hi"
-    assert "reasoning_content" not in choice["message"]
+    (choice,) = (await post(gateway, chat(**wish))).json()["choices"]
+    assert choice["message"]["content"] == content
+    assert choice["message"].get("reasoning_content") == reasoning
 
 
 async def test_a_server_that_is_told_of_no_markers_splits_nothing() -> None:

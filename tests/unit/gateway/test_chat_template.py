@@ -55,7 +55,7 @@ def test_messages_are_rendered_with_the_beginning_of_the_answer() -> None:
 
 
 def test_the_beginning_of_the_answer_can_be_left_out() -> None:
-    text = template(CHATML).render([USER], add_generation_prompt=False)
+    text = template(CHATML).render([USER], adds_generation_prompt=False)
     assert text == "<|im_start|>user\nhi<|im_end|>\n"
 
 

@@ -53,8 +53,8 @@ def test_constraints_of_other_servers_are_never_dropped(name: str) -> None:
 @pytest.mark.parametrize(
     ("body", "is_accepted"),
     [
-        ({"echo": False}, True),
-        ({"echo": 0}, False),
+        ({"use_beam_search": False}, True),
+        ({"use_beam_search": 0}, False),
         ({"best_of": 1}, True),
         ({"best_of": 2}, False),
         ({"best_of": 2, "n": 2}, True),

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from gateway import preparation
 from gateway.chat_template import ChatTemplate
 from gateway.errors import (
     ContextLengthExceeded,
@@ -18,6 +17,7 @@ from gateway.errors import (
 )
 from gateway.generation import ChatPrompt, GenerationRequest, TextPrompt
 from gateway.preparation import Preparation
+from gateway.prompt_encoding import MAX_INLINE_CHARS
 from gateway.tokenizer import Tokenizer
 from grammar.errors import ConstraintTooExpensive, GrammarError, UnsupportedConstraint
 from grammar.spec import ConstraintSpec
@@ -302,9 +302,9 @@ async def test_while_the_model_is_loaded_requests_are_told_to_come_back(kit: Kit
 @pytest.mark.parametrize(
     "long_request",
     [
-        text("a" * (preparation.MAX_INLINE_CHARS + 1)),
-        chat("a" * preparation.MAX_INLINE_CHARS),
-        chat([{"type": "text", "text": "a" * preparation.MAX_INLINE_CHARS}]),
+        text("a" * (MAX_INLINE_CHARS + 1)),
+        chat("a" * MAX_INLINE_CHARS),
+        chat([{"type": "text", "text": "a" * MAX_INLINE_CHARS}]),
         request(ChatPrompt(messages=({"role": "user", "content": ""},) * 600)),
         request(*[TextPrompt(text="a")] * 600, TextPrompt(text="a" * LIMIT)),
     ],
