@@ -3,23 +3,13 @@
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-import msgspec
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 from starlette.datastructures import Headers
 
 from gateway.errors import InvalidRequest, UnsupportedMediaType
+from gateway.json_text import JsonTextError, decode_json
 from gateway.schemas.fields import BRANCH_OPEN
-
-# Far more than any message or schema needs, far less than what exhausts the stack of whatever
-# walks the value later.
-MAX_DEPTH = 128
-# Far more than any request has. Decoding holds the interpreter, and with it the event loop: 20 ms
-# for this many, a second for 8 MB of nothing else.
-MAX_PARTS = 100_000
-# All that counts parts, and the quotes that tell them from text.
-_MARKS = b'[{:"'
-_NO_MARKS = bytes(byte for byte in range(256) if byte not in _MARKS)
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -78,58 +68,18 @@ def check_content_type(headers: Headers) -> None:
 
 
 def decode_object(body: bytes) -> dict[str, Any]:
-    """A JSON object; of a key that comes twice the last value counts.
-
-    Raises: InvalidRequest.
-    """
-    if _has_too_many_parts(body):
-        raise InvalidRequest(
-            f"The JSON body of your request has more than {MAX_PARTS} lists, objects and keys.",
-            code="invalid_json",
-        )
+    """Raises: InvalidRequest."""
     try:
-        value = msgspec.json.decode(body)
-    except RecursionError:
-        raise _too_deep() from None
-    except (msgspec.DecodeError, ValueError) as error:
+        value = decode_json(body)
+    except JsonTextError as error:
         raise InvalidRequest(
-            f"We could not parse the JSON body of your request: {error}", code="invalid_json"
+            f"The JSON body of your request {error}.", code="invalid_json"
         ) from None
-    if _is_too_deep(value, body):
-        raise _too_deep()
     if not isinstance(value, dict):
         raise InvalidRequest(
             "The JSON body of your request must be an object.", code="invalid_type"
         )
     return value
-
-
-def _has_too_many_parts(body: bytes) -> bool:
-    """Lists, objects and keys; brackets and colons in a text, as a prompt of code has, are none."""
-    if sum(map(body.count, (b"[", b"{", b":"))) <= MAX_PARTS:
-        return False
-    marks = body.replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, delete=_NO_MARKS)
-    # Two quotes in a row are a text without marks, or two texts with none between them: without
-    # such pairs there is no object here for each text of the body.
-    outside = marks.replace(b'""', b"").split(b'"')[::2]
-    return len(b"".join(outside)) > MAX_PARTS
-
-
-def _is_too_deep(value: Any, body: bytes) -> bool:
-    # A long list of token ids has few brackets and need not be walked.
-    if body.count(b"{") + body.count(b"[") <= MAX_DEPTH:
-        return False
-    level = [value]
-    for _ in range(MAX_DEPTH):
-        level = [inner for outer in level for inner in _containers(outer)]
-        if not level:
-            return False
-    return True
-
-
-def _containers(value: Any) -> list[Any]:
-    inside = value.values() if isinstance(value, dict) else value
-    return [item for item in inside if isinstance(item, dict | list)]
 
 
 def validate(model: type[Model], body: dict[str, Any]) -> Model:
@@ -139,12 +89,6 @@ def validate(model: type[Model], body: dict[str, Any]) -> Model:
     except ValidationError as error:
         details = error.errors(include_url=False, include_input=False)
         raise to_wire_error(details[0]) from None
-
-
-def _too_deep() -> InvalidRequest:
-    return InvalidRequest(
-        "The JSON body of your request is nested too deeply.", code="invalid_json"
-    )
 
 
 def to_wire_error(problem: ErrorDetails) -> InvalidRequest:

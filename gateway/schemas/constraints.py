@@ -6,9 +6,9 @@ gateway/constraint_request.py.
 
 from typing import Annotated, Any, Literal
 
-import msgspec
 from pydantic import AfterValidator, Field, model_validator
 
+from gateway.json_text import JsonTextError, decode_json
 from gateway.schemas.fields import ClosedModel, WireModel, refusal
 
 MAX_CHOICES = 10_000
@@ -19,9 +19,9 @@ def _json_object(value: dict[str, Any] | str) -> dict[str, Any] | str:
     """Raises: PydanticCustomError for a text that is no JSON object."""
     if isinstance(value, str):
         try:
-            decoded = msgspec.json.decode(value)
-        except (msgspec.DecodeError, ValueError, RecursionError) as error:
-            raise refusal("invalid_json_schema", f"it is not JSON: {error}") from None
+            decoded = decode_json(value.encode())
+        except JsonTextError as error:
+            raise refusal("invalid_json_schema", f"as JSON it {error}") from None
         if not isinstance(decoded, dict):
             raise refusal("invalid_json_schema", "it is no JSON object")
     return value

@@ -4,11 +4,12 @@ from typing import Any
 from unittest.mock import patch
 
 import msgspec
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway import validation
-from gateway.errors import InvalidRequest
+from gateway import json_text
+from gateway.json_text import JsonTextError, decode_json
 
 texts = st.text(alphabet='[]{}:,"\\a ', max_size=8)
 values = st.recursive(
@@ -26,10 +27,10 @@ def num_parts(value: Any) -> int:
 
 
 def is_refused(body: dict[str, Any], *, max_parts: int) -> bool:
-    with patch.object(validation, "MAX_PARTS", max_parts):
+    with patch.object(json_text, "MAX_PARTS", max_parts):
         try:
-            return validation.decode_object(msgspec.json.encode(body)) != body
-        except InvalidRequest:
+            return decode_json(msgspec.json.encode(body)) != body
+        except JsonTextError:
             return True
 
 
@@ -38,3 +39,24 @@ def is_refused(body: dict[str, Any], *, max_parts: int) -> bool:
 def test_body_is_refused_from_one_part_too_many_on(body: dict[str, Any]) -> None:
     assert not is_refused(body, max_parts=num_parts(body))
     assert is_refused(body, max_parts=num_parts(body) - 1)
+
+
+def spelled(value: Any, repeat: bool) -> str:
+    """JSON with the first key of each object again at its end, if `repeat`."""
+    if isinstance(value, list):
+        return "[" + ", ".join(spelled(item, repeat) for item in value) + "]"
+    if not isinstance(value, dict):
+        return msgspec.json.encode(value).decode()
+    pairs = [*value.items(), *list(value.items())[: int(repeat)]]
+    inside = (f"{msgspec.json.encode(k).decode()}: {spelled(v, repeat)}" for k, v in pairs)
+    return "{" + ", ".join(inside) + "}"
+
+
+@given(values)
+def test_a_key_that_stands_twice_is_found_whatever_the_texts_are(value: Any) -> None:
+    assert decode_json(spelled(value, repeat=False).encode()) == value
+    repeated = spelled(value, repeat=True)
+    if repeated == spelled(value, repeat=False):
+        return
+    with pytest.raises(JsonTextError, match="twice"):
+        decode_json(repeated.encode())

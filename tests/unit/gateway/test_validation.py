@@ -7,11 +7,11 @@ import pytest
 from pydantic import ValidationError
 from starlette.datastructures import Headers
 
-from gateway import validation
 from gateway.errors import InvalidRequest, UnsupportedMediaType
+from gateway.json_text import MAX_DEPTH, MAX_PARTS
 from gateway.schemas.chat_request import ChatCompletionRequest
 from gateway.schemas.completion_request import CompletionRequest
-from gateway.validation import MAX_DEPTH, check_content_type, decode_object, param_path, validate
+from gateway.validation import check_content_type, decode_object, param_path, validate
 
 
 def chat(**parameters: Any) -> ChatCompletionRequest:
@@ -100,7 +100,7 @@ def test_many_shallow_objects_are_fine() -> None:
     assert decode_object(b'{"a":[' + b"{}," * 5000 + b"{}]}")
 
 
-MANY = validation.MAX_PARTS + 1
+MANY = MAX_PARTS + 1
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_body_of_countless_parts_is_refused_before_it_is_decoded(
         pytest.fail("it was decoded")
 
     monkeypatch.setattr("msgspec.json.decode", fail)
-    with pytest.raises(InvalidRequest, match=str(validation.MAX_PARTS)) as caught:
+    with pytest.raises(InvalidRequest, match=str(MAX_PARTS)) as caught:
         decode_object(body)
     assert caught.value.code == "invalid_json"
 
