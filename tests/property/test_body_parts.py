@@ -29,7 +29,7 @@ def num_parts(value: Any) -> int:
 def is_refused(body: dict[str, Any], *, max_parts: int) -> bool:
     with patch.object(json_text, "MAX_PARTS", max_parts):
         try:
-            return decode_json(msgspec.json.encode(body)) != body
+            return bool(decode_json(msgspec.json.encode(body)) != body)
         except JsonTextError:
             return True
 
