@@ -4,6 +4,7 @@
 """
 
 import json
+from dataclasses import replace
 from typing import Any
 
 from runtime.text_assets import TextAssets
@@ -82,4 +83,21 @@ def byte_assets(*, chat_template: str | None = CHATML, add_bos: bool = False) ->
         chat_template=chat_template,
         max_position=128,
         special_tokens={"bos_token": "<|endoftext|>", "eos_token": "<|im_end|>"},
+    )
+
+
+def with_added_tokens(assets: TextAssets, *texts: str, is_special: bool = True) -> TextAssets:
+    """The assets with these texts as tokens of their own, from id 263 on."""
+    tokenizer = json.loads(assets.tokenizer_json)
+    ids = {text: len(tokenizer["model"]["vocab"]) + index for index, text in enumerate(texts)}
+    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
+    tokenizer["model"]["vocab"] |= ids
+    tokenizer["added_tokens"] += [
+        {"id": token_id, "content": text, "special": is_special, **flags}
+        for text, token_id in ids.items()
+    ]
+    return replace(
+        assets,
+        tokenizer_json=json.dumps(tokenizer),
+        vocab_size=len(tokenizer["model"]["vocab"]) + 1,
     )

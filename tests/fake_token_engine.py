@@ -8,6 +8,8 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Literal
 
+import msgspec
+
 from runtime.messages import (
     ChoiceUsage,
     EngineFault,
@@ -139,6 +141,10 @@ class FakeTokenEngine:
                     logprobs=fake_logprobs(chunk, request.sampling.num_logprobs),
                 )
             )
+        if not token_ids:  # the prompt is scored only
+            events.append(TokenEvent(request_id=request.request_id, choice=choice, seq=1))
+        if choice == 0:
+            events[1] = _scored(events[1], request)
         return self._with_end(
             request, events=events, is_stopped=is_stopped, num_tokens=len(token_ids)
         )
@@ -175,6 +181,7 @@ class FakeTokenEngine:
             seq=last.seq,
             token_ids=last.token_ids,
             logprobs=last.logprobs,
+            prompt_logprobs=last.prompt_logprobs,
             phases=[
                 Phase(
                     name=names.SPAN_DECODE,
@@ -192,6 +199,11 @@ class FakeTokenEngine:
             ),
         )
         return [*events, final]
+
+
+def _scored(event: TokenEvent, request: Submit) -> TokenEvent:
+    scores = fake_logprobs(request.prompt_token_ids[1:], request.num_prompt_logprobs)
+    return msgspec.structs.replace(event, prompt_logprobs=scores)
 
 
 def fake_logprobs(token_ids: Sequence[int], num_logprobs: int | None) -> list[TokenLogprob]:

@@ -22,6 +22,9 @@ class StreamedAnswer:
     thoughts: list[str]
     finish_reasons: list[str | None]
     logprobs: list[list[Any]]
+    calls: list[list[dict[str, Any]]]
+    token_ids: list[list[int]]
+    prompt_token_ids: list[list[int]] = field(default_factory=list)
     usage: dict[str, Any] | None = None
     error: dict[str, Any] | None = None
     num_comments: int = 0
@@ -58,6 +61,8 @@ class _Machine(ABC):
             thoughts=[""] * num_choices,
             finish_reasons=[None] * num_choices,
             logprobs=[[] for _ in range(num_choices)],
+            calls=[[] for _ in range(num_choices)],
+            token_ids=[[] for _ in range(num_choices)],
         )
 
     def run(self, body: bytes) -> StreamedAnswer:
@@ -89,6 +94,10 @@ class _Machine(ABC):
             assert chunk.get("usage") is None
             (choice,) = chunk["choices"]
             self._choice(choice)
+            self.answer.token_ids[choice["index"]] += choice.get("token_ids", [])
+            for place in (chunk, choice):
+                if "prompt_token_ids" in place:
+                    self.answer.prompt_token_ids.append(place["prompt_token_ids"])
         else:
             assert None not in self.answer.finish_reasons, "usage before the choices finished"
             self.answer.usage = chunk["usage"]
@@ -141,10 +150,32 @@ class _ChatMachine(_Machine):
             assert set(delta) == {"reasoning_content"}, f"more than reasoning in a delta: {delta}"
             self._think(index, delta["reasoning_content"])
             return
+        if "tool_calls" in delta:
+            assert set(delta) == {"tool_calls"}, f"more than calls in a delta: {delta}"
+            for fragment in delta["tool_calls"]:
+                self._call(index, fragment)
+            return
         assert set(delta) == {"content"}, f"more than content in a delta: {delta}"
+        assert not delta["content"] or not self.answer.calls[index], "content after a call"
         self.answer.texts[index] += delta["content"]
         if choice.get("logprobs") is not None:
             self.answer.logprobs[index] += choice["logprobs"]["content"]
+
+    def _call(self, choice: int, fragment: dict[str, Any]) -> None:
+        """Dense indices; id, type and name in a call's first fragment and in no other."""
+        calls = self.answer.calls[choice]
+        if fragment["index"] == len(calls):
+            assert set(fragment) == {"index", "id", "type", "function"}
+            assert fragment["type"] == "function"
+            assert fragment["id"]
+            assert fragment["function"]["name"]
+            assert fragment["function"]["arguments"] == ""
+            calls.append({"id": fragment["id"], **fragment["function"]})
+            return
+        assert fragment["index"] == len(calls) - 1, "a fragment of an earlier call"
+        assert set(fragment) == {"index", "function"}
+        assert set(fragment["function"]) == {"arguments"}
+        calls[-1]["arguments"] += fragment["function"]["arguments"]
 
 
 class _CompletionMachine(_Machine):
