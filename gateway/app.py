@@ -6,16 +6,17 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from importlib import metadata
 from typing import Protocol
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from gateway.auth import ApiKeys, AuthMiddleware
 from gateway.disconnect import DisconnectMiddleware
-from gateway.errors import GatewayError, InvalidRequest, MethodNotAllowed, NotFound
+from gateway.errors import InvalidRequest
 from gateway.lifecycle import Lifecycle
 from gateway.limiter import Limiter, Limits
 from gateway.middleware import (
@@ -34,6 +35,7 @@ from gateway.routes.completions import completions_router
 from gateway.routes.health import health_router
 from gateway.routes.metrics import metrics_router
 from gateway.routes.models import models_router
+from gateway.routing_errors import RoutingErrors
 from gateway.serving import Serving
 from gateway.settings import Settings, SettingsError, variable_of
 from runtime.messages import EngineInfo, EngineStats
@@ -84,19 +86,25 @@ def create_app(
         openapi_url=None,
         redirect_slashes=False,
         lifespan=lambda _app: _running((*([] if redis is None else [redis]), *services, engine)),
-        exception_handlers={
-            HTTPException: _on_http_exception,
-            RequestValidationError: _on_validation_error,
-        },
+        exception_handlers={RequestValidationError: _on_validation_error},
     )
-    app.include_router(chat_router(serving, is_strict=settings.strict_params))
-    app.include_router(completions_router(serving, is_strict=settings.strict_params))
-    app.include_router(models_router(models))
-    app.include_router(health_router(engine, lifecycle=lifecycle, version=package_version()))
-    app.include_router(metrics_router(metrics))
+    routers = (
+        chat_router(serving, is_strict=settings.strict_params),
+        completions_router(serving, is_strict=settings.strict_params),
+        models_router(models),
+        health_router(engine, lifecycle=lifecycle, version=package_version()),
+        metrics_router(metrics),
+    )
+    for router in routers:
+        app.include_router(router)
+    app.add_exception_handler(HTTPException, RoutingErrors(_routes(routers)))
     metrics.set_engine_source(lambda: _stats_of(engine))
     _add_middleware(app, settings, tracing=tracing, metrics=metrics)
     return app
+
+
+def _routes(routers: Sequence[APIRouter]) -> list[Route]:
+    return [route for router in routers for route in router.routes if isinstance(route, Route)]
 
 
 def package_version() -> str:
@@ -172,21 +180,6 @@ def _add_middleware(
         )
     app.add_middleware(RequestContextMiddleware, root_path=settings.root_path)
     app.add_middleware(ProxyHeadersMiddleware, trusted_hosts=list(settings.trusted_proxies))
-
-
-async def _on_http_exception(request: Request, error: Exception) -> Response:
-    """The router's 404 and 405 in our shape."""
-    assert isinstance(error, HTTPException)
-    return error_response(_routing_error(request, error), error.headers)
-
-
-def _routing_error(request: Request, error: HTTPException) -> GatewayError:
-    target = f"{request.method} {request.url.path[:200]}"
-    if error.status_code == 404:
-        return NotFound(f"Unknown request URL: {target}.")
-    if error.status_code == 405:
-        return MethodNotAllowed(f"Not allowed to {target}: use another method.")
-    return InvalidRequest(error.detail)
 
 
 async def _on_validation_error(_request: Request, error: Exception) -> Response:

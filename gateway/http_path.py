@@ -1,6 +1,10 @@
-"""The path a request asked for, without the prefix under which a proxy publishes the server."""
+"""The path a request asked for, without the prefix under which a proxy publishes the server; the
+methods of what can only be read."""
 
 from starlette.types import Scope
+
+# Whatever can be read can be asked after without its body.
+READ_METHODS = ("GET", "HEAD")
 
 
 def route_path(scope: Scope) -> str:

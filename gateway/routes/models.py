@@ -2,8 +2,10 @@
 
 import msgspec
 from fastapi import APIRouter
+from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from gateway.http_path import READ_METHODS
 from gateway.middleware import JSONBody
 from gateway.registry import ModelRegistry
 
@@ -28,13 +30,15 @@ class ModelList(msgspec.Struct, frozen=True):
 def models_router(models: ModelRegistry) -> APIRouter:
     router = APIRouter()
 
-    @router.get("/v1/models")
+    @router.api_route("/v1/models", methods=READ_METHODS)
     async def list_models() -> Response:
         return JSONBody(ModelList([_card(models, name) for name in models.names]))
 
     # Ids may hold slashes, which clients send raw or percent-encoded.
-    @router.get("/v1/models/{model:path}")
+    @router.api_route("/v1/models/{model:path}", methods=READ_METHODS)
     async def retrieve_model(model: str) -> Response:
+        if not model:
+            raise HTTPException(404)
         models.find(model)
         return JSONBody(_card(models, model))
 
