@@ -4,7 +4,7 @@ methods of what can only be read."""
 from starlette.types import Scope
 
 # Whatever can be read can be asked after without its body.
-READ_METHODS = ("GET", "HEAD")
+READ_METHODS = ["GET", "HEAD"]
 
 
 def route_path(scope: Scope) -> str:
