@@ -266,7 +266,7 @@ class GenerationRun:
         if not self._is_admitted and (event.admitted or event.token_ids):
             self._is_admitted = True
             yield Admitted()
-        if not event.token_ids and event.finish_reason is None:
+        if not event.token_ids and event.finish_reason is None and not event.prompt_logprobs:
             return
         for news in (event,) if prompt.part is None else prompt.part.take(event):
             if isinstance(news, TextDelta):

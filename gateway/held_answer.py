@@ -66,12 +66,14 @@ class HeldAnswer:
 
 
 def only_phases(event: TokenEvent) -> TokenEvent:
-    """What is told at once: that the request was admitted, and what it went through."""
+    """What is told at once: that the request was admitted, what it went through, and the scores of
+    its prompt."""
     return TokenEvent(
         request_id=event.request_id,
         choice=event.choice,
         seq=event.seq,
         admitted=event.admitted,
+        prompt_logprobs=event.prompt_logprobs,
         phases=event.phases,
     )
 

@@ -127,6 +127,7 @@ class MendedChoice:
             sampling=msgspec.structs.replace(request.sampling, max_tokens=left),
             num_choices=1,
             queue_deadline_ns=0,  # the request has been in the queue
+            num_prompt_logprobs=None,  # its scores are known
             output_prefix=token_ids[:position],
             first_forbidden=self._trail.forbid(position, token_ids[position]),
         )

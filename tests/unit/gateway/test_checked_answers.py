@@ -16,6 +16,7 @@ from gateway.generation import (
     GenerationEvent,
     GenerationRequest,
     TextDelta,
+    TextOptions,
     TextPrompt,
 )
 from gateway.token_generator import TokenGenerator
@@ -135,6 +136,17 @@ async def test_a_list_that_ended_too_early_goes_on() -> None:
     assert later.prompt_token_ids == engine.submitted[0].prompt_token_ids
     assert later.constraint == engine.submitted[0].constraint
     assert wanted.retry_log == [1]
+
+
+async def test_an_answer_that_is_mended_has_its_scored_prompt_once() -> None:
+    engine = ScriptedModel(greedy("[1]", "[1,5]"))
+    scored = {"text": TextOptions(echoes=True), "sampling": Sampling(max_tokens=0, num_logprobs=0)}
+    prompts = (TextPrompt(text="ab"),)
+    events = await run(engine, request(HAS_FIVE, prompts=prompts, **scored))
+    assert text_of(events) == "ab[1,5]"
+    deltas = [event for event in events if isinstance(event, TextDelta)]
+    assert [e.logprob for delta in deltas for e in delta.logprobs][:2] == [None, -0.5]
+    assert [submit.num_prompt_logprobs for submit in engine.submitted] == [0, None]
 
 
 async def test_usage_counts_the_answer_that_is_told_and_the_rest_apart() -> None:
