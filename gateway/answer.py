@@ -51,7 +51,8 @@ LAST_FRAME_S = 5.0
 class Call:
     """One validated request: who computes it, and how its answer looks. `ignored` are the names
     of parameters without effect. `keep` is awaited when the presenter has made the complete answer
-    (its body, or its closing frames) and before the client gets it."""
+    (its body, or its closing frames) and before the client gets it. `new_choice` makes what
+    collects a choice that is not streamed."""
 
     generator: Generator
     request: GenerationRequest
@@ -60,6 +61,7 @@ class Call:
     is_stream: bool
     ignored: tuple[str, ...] = ()
     keep: Callable[[], Awaitable[None]] | None = None
+    new_choice: Callable[[], ChoiceResult] = ChoiceResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +124,7 @@ class Answer(Response):
                     yield event
 
     async def _whole(self, events: AsyncIterator[GenerationEvent]) -> Response:
-        choices = [ChoiceResult() for _ in range(self._call.num_choices)]
+        choices = [self._call.new_choice() for _ in range(self._call.num_choices)]
         usage: Usage | None = None
         async with self._deadline():
             async for event in events:

@@ -40,9 +40,15 @@ from telemetry import names
 _NS = 1_000_000_000
 Operation = Literal["chat", "text_completion", "response"]
 _ID_PREFIXES: dict[Operation, str] = {
-    "chat": "chatcmpl",
-    "text_completion": "cmpl",
-    "response": "resp",
+    "chat": "chatcmpl-",
+    "text_completion": "cmpl-",
+    "response": "resp_",
+}
+# The conventions' name for each; both ways to ask for a turn of a conversation have one.
+_TRACED_OPERATIONS: dict[Operation, str] = {
+    "chat": "chat",
+    "text_completion": "text_completion",
+    "response": "chat",
 }
 # A larger body is read in a worker: this much of the costliest kind takes 10 ms.
 MAX_INLINE_BYTES = 64 * 1024
@@ -51,7 +57,7 @@ MAX_INLINE_BYTES = 64 * 1024
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """What a route found in its body, before it is a GenerationRequest. `operation` is the
-    trace's name for the endpoint; `logprobs` None = none wanted."""
+    endpoint; `logprobs` None = none wanted."""
 
     operation: Operation
     fields: SamplingFields
@@ -137,19 +143,44 @@ class Serving:
 
         Raises: InvalidRequest, or NotFound for the model.
         """
+        head = self.head(wanted)
+        return self.run(self.call(request, wanted, head=head, presenter=present(head)))
+
+    def head(self, wanted: Wanted) -> AnswerHead:
+        """What the answer will be called. Raises: NotFound for the model."""
+        options = wanted.fields.stream_options
+        return AnswerHead(
+            id=wanted.id_prefix + secrets.token_hex(16),
+            created=self._clock() // _NS,
+            model=self._models.name_in_answers(wanted.fields.model),
+            system_fingerprint=self._fingerprint(),
+            num_choices=wanted.num_choices,
+            has_logprobs=wanted.logprobs is not None,
+            includes_usage=options is not None and bool(options.include_usage),
+            service_tier=wanted.service_tier,
+            metadata=wanted.metadata,
+        )
+
+    def call(
+        self, request: Request, wanted: Wanted, *, head: AnswerHead, presenter: Presenter
+    ) -> Call:
+        """The request, ready to be run. Raises: InvalidRequest, or NotFound for the model."""
         context = request_context(request.scope)
         generator = self._models.find(wanted.fields.model)
         self._check(wanted, generator.capabilities)
-        head = self._head(wanted)
         call = Call(
             generator=generator,
             request=self._generation_request(wanted, context, answer_id=head.id),
-            presenter=present(head),
+            presenter=presenter,
             num_choices=wanted.num_choices,
             is_stream=wanted.is_stream,
             ignored=wanted.ignored,
         )
         _describe(context, wanted, call.request, response_model=head.model)
+        return call
+
+    def run(self, call: Call) -> Answer:
+        """The response that runs the call when it is sent."""
         return Answer(call, limiter=self._limiter, keep_alive=self._keep_alive, clock=self._clock)
 
     def _check(self, wanted: Wanted, capabilities: Capabilities) -> None:
@@ -170,20 +201,6 @@ class Serving:
         has_ids = any(isinstance(p, TextPrompt) and p.token_ids is not None for p in wanted.prompts)
         if has_ids and not capabilities.token_prompts:
             raise _beyond_model("prompt")
-
-    def _head(self, wanted: Wanted) -> AnswerHead:
-        options = wanted.fields.stream_options
-        return AnswerHead(
-            id=f"{wanted.id_prefix}-{secrets.token_hex(16)}",
-            created=self._clock() // _NS,
-            model=self._models.name_in_answers(wanted.fields.model),
-            system_fingerprint=self._fingerprint(),
-            num_choices=wanted.num_choices,
-            has_logprobs=wanted.logprobs is not None,
-            includes_usage=options is not None and bool(options.include_usage),
-            service_tier=wanted.service_tier,
-            metadata=wanted.metadata,
-        )
 
     def _generation_request(
         self, wanted: Wanted, context: RequestContext, *, answer_id: str
@@ -259,7 +276,7 @@ def _describe(
     fields, sampling = wanted.fields, request.sampling
     assert context.observation is not None, "generation routes are observed"
     context.observation.describe(
-        operation=wanted.operation,
+        operation=_TRACED_OPERATIONS[wanted.operation],
         model=fields.model,
         attributes={
             names.GEN_AI_REQUEST_MAX_TOKENS: request.max_tokens,
