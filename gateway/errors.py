@@ -71,7 +71,13 @@ class InvalidRequest(GatewayError):
 
 
 class ContextLengthExceeded(InvalidRequest):
+    """Its message names the code: openai 3.x shows the message only, and langchain-openai looks for
+    the code in what is shown."""
+
     default_code = "context_length_exceeded"
+
+    def __init__(self, message: str, *, param: str) -> None:
+        super().__init__(f"{message} ({self.default_code})", param=param)
 
 
 class InvalidConstraint(InvalidRequest):
