@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+from gateway.parameter_document import document
 from gateway.parameter_table import PARAMETERS, SERVED, Action
 from gateway.settings import describe_settings
 
@@ -32,3 +33,8 @@ def test_every_field_that_the_readme_calls_implemented_is() -> None:
     }
     assert len(claimed) > 20
     assert claimed <= implemented
+
+
+def test_the_page_of_parameters_is_what_the_table_gives() -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs/parameters.md").read_text()
+    assert page == document(), "run python -m gateway.parameter_document > docs/parameters.md"
