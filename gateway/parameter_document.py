@@ -12,11 +12,12 @@ from gateway.parameter_table import PARAMETERS, SERVED, Action, Endpoint, Parame
 
 _HEAD = """# Request parameters
 
-Every name that an endpoint knows. *Implemented* ones do what OpenAI, vLLM, SGLang or llama.cpp say they do;
-*ignored* ones are accepted without effect and named in the header `x-radixgate-ignored`; *refused* ones are a
-400 that names them, unless their value asks for nothing. A name that is in no table is ignored, or refused with
-`RADIXGATE_STRICT_PARAMS=true`. Null always counts as absent. A name with dots is a key inside an object; one
-that ends in `*` stands for all names that begin so.
+Every name that an endpoint knows. *Implemented* ones do what OpenAI, vLLM, SGLang or llama.cpp
+say they do; *ignored* ones are accepted without effect and named in the header `x-radixgate-
+ignored`; *refused* ones are a 400 that names them, unless their value asks for nothing. A name
+that is in no table is ignored, or refused with `RADIXGATE_STRICT_PARAMS=true`. Null always counts
+as absent. A name with dots is a key inside an object; one that ends in `*` stands for all names
+that begin so.
 
 This page is written by `python -m gateway.parameter_document > docs/parameters.md`.
 """
