@@ -1,19 +1,17 @@
 """What the generation routes share: reading a body, and making a Call of it."""
 
-import asyncio
 import secrets
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal
 
 from starlette.requests import Request
 
 from gateway.answer import Answer, Call, KeepAlive
+from gateway.body_reader import BodyReader
 from gateway.constraint_request import ConstraintRequest
-from gateway.errors import InvalidRequest, Overloaded, UploadTimeout
+from gateway.errors import InvalidRequest
 from gateway.generation import (
     Capabilities,
     GenerationRequest,
@@ -24,15 +22,13 @@ from gateway.generation import (
 )
 from gateway.lifecycle import Lifecycle
 from gateway.limiter import Limiter
-from gateway.middleware import IGNORED_HEADER
-from gateway.parameters import ParameterRules, ignored_header
+from gateway.parameters import ParameterRules
 from gateway.registry import ModelRegistry
 from gateway.request_context import RequestContext, request_context
 from gateway.sampling import cache_salt, given_request_id, new_seed, stop_strings, to_sampling
 from gateway.schemas.answer import AnswerHead, Presenter
 from gateway.schemas.fields import SamplingFields
 from gateway.settings import Settings
-from gateway.validation import check_content_type, decode_object
 from grammar.spec import ConstraintSpec
 from prefix_cache.identity import tenant_salt
 from telemetry import names
@@ -50,8 +46,6 @@ _TRACED_OPERATIONS: dict[Operation, str] = {
     "text_completion": "text_completion",
     "response": "chat",
 }
-# A larger body is read in a worker: this much of the costliest kind takes 10 ms.
-MAX_INLINE_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +82,7 @@ ToWanted = Callable[[dict[str, Any], tuple[str, ...]], Wanted]
 
 
 class Serving:
-    """Made once per app; owns the worker that reads large bodies."""
+    """Made once per app; `bodies` reads those of all routes."""
 
     def __init__(
         self,
@@ -103,38 +97,22 @@ class Serving:
         self._settings = settings
         self._models = models
         self._limiter = limiter
-        self._lifecycle = lifecycle
         self._fingerprint = fingerprint
         self._clock = clock
         self._secret = settings.server_secret.encode()
         self._keep_alive = KeepAlive(settings.keepalive, settings.keepalive_s)
-        # One: two would only take the interpreter from the loop and each other. It is busy until a
-        # body is read, even if its client leaves meanwhile.
-        self._reader = ThreadPoolExecutor(1, thread_name_prefix="read-body")
+        self.bodies = BodyReader(lifecycle, timeout_s=settings.request_timeout_s)
 
     async def read(self, request: Request, rules: ParameterRules, to_wanted: ToWanted) -> Wanted:
-        """What the body asks for. `to_wanted` gets it without its nulls, with the names of
-        parameters that have no effect; for a large body it is called in a worker.
+        """What the body asks for, as BodyReader.read() gives it.
 
         Raises: a GatewayError with status 400, 408, 413, 415 or 503.
         """
-        if self._lifecycle.is_draining:
-            raise Overloaded("The server is stopping; try again later.", retry_after_s=1)
-        check_content_type(request.headers)
-        raw = await self._body(request)
-        context = request_context(request.scope)
-        if len(raw) <= MAX_INLINE_BYTES:
-            return _parse(raw, rules, context=context, to_wanted=to_wanted)
-        parse = partial(_parse, raw, rules, context=context, to_wanted=to_wanted)
-        return await asyncio.get_running_loop().run_in_executor(self._reader, parse)
-
-    async def _body(self, request: Request) -> bytes:
-        """Raises: UploadTimeout for an upload that takes longer than a request may."""
-        try:
-            async with asyncio.timeout(self._settings.request_timeout_s or None):
-                return await request.body()
-        except TimeoutError:
-            raise UploadTimeout("The request's body did not arrive in time.") from None
+        wanted = await self.bodies.read(request, rules, to_wanted)
+        request_id = given_request_id(wanted.fields)
+        if request_id is not None:
+            request_context(request.scope).rename(request_id)
+        return wanted
 
     def answer(
         self, request: Request, wanted: Wanted, present: Callable[[AnswerHead], Presenter]
@@ -239,21 +217,6 @@ class Serving:
         return asked.spec(
             engine=self._settings.grammar_engine, allows_checked=self._settings.allow_checked
         )
-
-
-def _parse(
-    raw: bytes, rules: ParameterRules, *, context: RequestContext, to_wanted: ToWanted
-) -> Wanted:
-    body = decode_object(raw)
-    ignored = tuple(rules.check(body))
-    if ignored:  # said even if the request is then refused
-        context.response_headers[IGNORED_HEADER] = ignored_header(ignored)
-    given = {name: value for name, value in body.items() if value is not None}
-    wanted = to_wanted(given, ignored)
-    request_id = given_request_id(wanted.fields)
-    if request_id is not None:
-        context.rename(request_id)
-    return wanted
 
 
 def _deadline(now_ns: int, timeout_s: float) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from gateway import serving
+from gateway import body_reader
 from gateway.validation import decode_object
 from tests.gateway_harness import (
     CHAT,
@@ -139,8 +139,8 @@ async def test_large_body_is_read_beside_the_event_loop(
         readers.append(threading.current_thread())
         return decode_object(body)
 
-    monkeypatch.setattr(serving, "decode_object", recording)
-    large = {"model": "tiny", "temperature": 5, "user": "x" * serving.MAX_INLINE_BYTES}
+    monkeypatch.setattr(body_reader, "decode_object", recording)
+    large = {"model": "tiny", "temperature": 5, "user": "x" * body_reader.MAX_INLINE_BYTES}
     async with in_process(make_gateway()) as client:
         await client.post(path, json={"model": "tiny"})
         refused = await client.post(path, json={**large, "prompt": "hi", "messages": []})
@@ -160,8 +160,8 @@ async def test_large_bodies_are_read_one_at_a_time_even_if_their_clients_leave(
         assert may_end.wait(timeout=10)
         return decode_object(body)
 
-    monkeypatch.setattr(serving, "decode_object", slow)
-    body = chat("x", user="x" * serving.MAX_INLINE_BYTES)
+    monkeypatch.setattr(body_reader, "decode_object", slow)
+    body = chat("x", user="x" * body_reader.MAX_INLINE_BYTES)
     async with in_process(make_gateway()) as client:
         leaving = asyncio.create_task(client.post(CHAT, json=body))
         assert await asyncio.to_thread(started.acquire, timeout=10)
