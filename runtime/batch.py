@@ -27,6 +27,16 @@ class PageCopy:
 
 
 @dataclass(frozen=True, slots=True)
+class ScoredTokens:
+    """Whose log-probabilities are wanted: the i-th token's by the logits of the row's token
+    `first` + i, each with the `num_best` best."""
+
+    first: int
+    token_ids: tuple[int, ...]
+    num_best: int
+
+
+@dataclass(frozen=True, slots=True)
 class ScheduledRow:
     """The new tokens of one sequence in this step.
 
@@ -36,7 +46,8 @@ class ScheduledRow:
     | [start, start + len(token_ids))        | computed now, KV written to `page_ids`   |
 
     `page_ids` covers at least start + len(token_ids) slots. `sample_offsets` are the indices into
-    `token_ids` whose logits are wanted (empty for a prefill chunk that is not the last).
+    `token_ids` whose logits are wanted (empty for a prefill chunk that is not the last). `scored`:
+    tokens of the prompt behind some of this row's, None where the prompt is not scored.
     """
 
     key: RowKey
@@ -44,6 +55,7 @@ class ScheduledRow:
     start: int
     page_ids: tuple[PageId, ...]
     sample_offsets: tuple[int, ...]
+    scored: ScoredTokens | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +69,11 @@ class ScheduledBatch:
     @property
     def num_tokens(self) -> int:
         return sum(len(row.token_ids) for row in self.rows)
+
+    @property
+    def scored(self) -> list[ScoredTokens]:
+        """Those of the rows that have some, in their order."""
+        return [row.scored for row in self.rows if row.scored is not None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,3 +126,7 @@ class Executor(Protocol):
     def sample(self, plan: SamplePlan) -> tuple[SampledToken, ...]:
         """The tokens for the batch given to the last `forward`, in the plan's order. May be called
         again for some of its rows."""
+
+    def score(self) -> tuple[list[TokenLogprob], ...]:
+        """The raw log-probabilities that the batch given to the last `forward` wants `scored`, a
+        list a row that has some. Waits, and takes memory for a few rows of logits at a time."""

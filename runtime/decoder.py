@@ -27,6 +27,10 @@ class Decoder:
             for rotary in dict.fromkeys(layer.rotary for layer in spec.layers)
         }
 
+    @property
+    def vocab_size(self) -> int:
+        return self._spec.vocab_size
+
     def forward(
         self,
         token_ids: Tensor,

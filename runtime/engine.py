@@ -99,8 +99,12 @@ class Engine:
             start_ns = self._clock()
             self._executor.forward(schedule.batch)
             sampled = self._sampling.sample(schedule.sampled)
+            if scored := schedule.scored:
+                for sequence, logprobs in zip(scored, self._executor.score(), strict=True):
+                    sequence.add_scores(logprobs)
             self._advance(schedule, start_ns)
             self._commit(schedule, sampled)
+            self._finish_unsampled(schedule)
         return self._outbox.take()
 
     def has_work(self) -> bool:
@@ -298,7 +302,7 @@ class Engine:
 
     def _take(self, sequence: Sequence, outcome: SampledToken, *, now_ns: int) -> None:
         if outcome.token_id is None:
-            raise ConstraintFailed("the constraints of the request leave no token to sample")
+            raise self._rules.nothing_left(sequence)
         ending = self._rules.take(sequence, outcome.token_id)
         if ending is None:
             ending = self._jump_forward.follow(sequence)
@@ -309,6 +313,12 @@ class Engine:
         self._outbox.add_tokens(sequence, token_ids, outcome.logprob)
         if ending is not None:
             self._finish(sequence, ending)
+
+    def _finish_unsampled(self, schedule: Schedule) -> None:
+        """Ends those that are asked for no token, when their prompt is computed."""
+        for sequence in schedule.sequences:
+            if sequence.sampling.max_tokens == 0 and sequence.num_uncomputed_tokens == 0:
+                self._finish(sequence, Ending("length"))
 
     def _finish(self, sequence: Sequence, ending: Ending) -> None:
         self._close_phases(sequence, ending.reason)

@@ -1,4 +1,5 @@
-"""When a choice ends, and which tokens may not be sampled yet. The grammar wins over all of it."""
+"""When a choice ends, and which tokens may not be sampled yet. The grammar wins over all of it but
+what the client allows and what may not come first, which leave what they leave."""
 
 from dataclasses import dataclass
 
@@ -26,16 +27,13 @@ class FinishRules:
     max_model_len: int
 
     def forbidden_ids(self, sequence: Sequence) -> tuple[int, ...]:
-        """What an unconstrained row may not sample: end-of-sequence under ignore_eos, and all
-        that would stop it before min_tokens."""
-        sampling = sequence.sampling
-        is_early = sequence.num_answer_tokens < sampling.min_tokens
-        if not is_early and not sampling.ignore_eos:
-            return ()
-        forbidden = set(sampling.stop_token_ids) if is_early else set()
-        if is_early or sampling.ignore_eos:
-            forbidden |= self.eos_token_ids
-        return tuple(sorted(forbidden))
+        """What may not be sampled unless a grammar leaves nothing else: what would complete one of
+        the bad words, or end the choice too early."""
+        bad_words, ends = sequence.request.bad_words, self._forbidden_ends(sequence)
+        if bad_words is None:
+            return ends
+        completing = bad_words.completing(sequence.token_ids, sequence.num_prompt_tokens)
+        return tuple(sorted({*completing, *ends})) if ends else completing
 
     def forbidden_first_ids(self, sequence: Sequence) -> tuple[int, ...]:
         """What may not be the first token generated now, whatever else is left."""
@@ -67,6 +65,32 @@ class FinishRules:
             self.max_model_len - len(sequence.token_ids),
         )
 
+    def nothing_left(self, sequence: Sequence) -> ConstraintFailed:
+        """The error of a choice for which no token is left, with what it asked for."""
+        sampling, submit = sequence.sampling, sequence.request.submit
+        wishes = {
+            "the constraint": sequence.matcher is not None,
+            "allowed_token_ids": sampling.allowed_token_ids is not None,
+            "bad_words": bool(sampling.bad_words),
+            "logit_bias": bool(sampling.logit_bias),
+            "min_tokens": sequence.num_answer_tokens < sampling.min_tokens,
+            "ignore_eos": sampling.ignore_eos,
+            "first_forbidden": bool(submit.first_forbidden) and not sequence.num_output_tokens,
+        }
+        names = " and ".join(name for name, is_set in wishes.items() if is_set)
+        return ConstraintFailed(f"{names or 'the scores of the model'} leave no token to sample")
+
+    def _forbidden_ends(self, sequence: Sequence) -> tuple[int, ...]:
+        """End-of-sequence under ignore_eos, and all that would stop it before min_tokens."""
+        sampling = sequence.sampling
+        is_early = sequence.num_answer_tokens < sampling.min_tokens
+        if not is_early and not sampling.ignore_eos:
+            return ()
+        forbidden = set(sampling.stop_token_ids) if is_early else set()
+        if is_early or sampling.ignore_eos:
+            forbidden |= self.eos_token_ids
+        return tuple(sorted(forbidden))
+
     def _is_stop(self, sequence: Sequence, token_id: int) -> bool:
         """Asked before the token is accepted. Under a constraint end-of-sequence ends whenever
         the mask let it through, a stop token only where the output may end before it."""
@@ -75,4 +99,4 @@ class FinishRules:
             may_end = token_id in sampling.stop_token_ids and sequence.matcher.is_accepting()
             return token_id in self.eos_token_ids or may_end
         is_stop = token_id in self.eos_token_ids or token_id in sampling.stop_token_ids
-        return is_stop and token_id not in self.forbidden_ids(sequence)
+        return is_stop and token_id not in self._forbidden_ends(sequence)

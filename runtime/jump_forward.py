@@ -27,7 +27,7 @@ class JumpForward:
         forced = self._forced(sequence)
         if forced and forced[0] in sequence.request.submit.first_forbidden:
             raise ConstraintFailed(f"the constraint begins with token {forced[0]}, which may not")
-        self._append(sequence, forced[: self._rules.room(sequence) - 1])
+        self._append(sequence, forced[: max(0, self._rules.room(sequence) - 1)])
         if sequence.num_output_tokens and _matcher(sequence).is_terminated():
             _matcher(sequence).rollback(1)
             sequence.token_ids.pop()
@@ -41,14 +41,19 @@ class JumpForward:
         return self._rules.ending(sequence)
 
     def _forced(self, sequence: Sequence) -> list[int]:
-        """Up to the first token that could stop the choice, which is for the sampler to find. A
-        token that was not sampled has no log-probability: who wants those gets none forced."""
+        """Up to the first token that could stop the choice or that the client does not allow, which
+        is for the sampler to find. A token that was not sampled has no log-probability: who wants
+        those gets none forced."""
         sampling = sequence.sampling
         if not self._is_on or sequence.matcher is None or sampling.num_logprobs is not None:
             return []
         forced = sequence.matcher.forced_tokens()
+        if not forced:
+            return []
         stops = self._rules.eos_token_ids.union(sampling.stop_token_ids)
-        return list(takewhile(lambda token_id: token_id not in stops, forced)) if forced else []
+        if (allowed := sequence.request.allowed) is not None:
+            forced = list(takewhile(lambda token_id: token_id in allowed, forced))
+        return list(takewhile(lambda token_id: token_id not in stops, forced))
 
     def _append(self, sequence: Sequence, forced: list[int]) -> None:
         if forced:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from runtime.batch import SamplePlan, SampleRow
+from runtime.token_limits import exclude_tokens
 
 _EXCLUDED = float("-inf")
 
@@ -75,10 +76,9 @@ def leaves_nothing(forbid_ids: tuple[int, ...], mask: npt.NDArray[np.int32] | No
     """Whether every token that the mask allows is forbidden. Never so without a mask."""
     if mask is None:
         return False
-    words = mask.view(np.uint32).copy()
-    for token_id in forbid_ids:
-        words[token_id // 32] &= np.uint32(0xFFFFFFFF ^ (1 << (token_id % 32)))
-    return not words.any()
+    left = mask.copy()
+    exclude_tokens(left, forbid_ids)
+    return not left.any()
 
 
 def _allowed(mask: npt.NDArray[np.int32], scores: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ class _Draft:
     sequence: Sequence
     token_ids: list[int] = field(default_factory=list)
     logprobs: list[TokenLogprob] = field(default_factory=list)
+    prompt_logprobs: list[TokenLogprob] = field(default_factory=list)
     admitted: bool = False
     ending: Ending | None = None
     error: EngineFault | None = None
@@ -31,6 +32,7 @@ class _Draft:
             seq=number,
             token_ids=self.token_ids,
             logprobs=self.logprobs,
+            prompt_logprobs=self.prompt_logprobs,
             admitted=self.admitted,
             finish_reason=self.ending.reason if self.ending is not None else None,
             stop_token_id=self.ending.stop_token_id if self.ending is not None else None,
@@ -61,14 +63,20 @@ class Outbox:
     def add_tokens(
         self, sequence: Sequence, token_ids: list[int], logprob: TokenLogprob | None
     ) -> None:
-        """A step's tokens; where log-probabilities are wanted it is one token."""
+        """A step's tokens; where log-probabilities are wanted it is one token. With the first come
+        those of the prompt."""
         draft = self._draft(sequence)
         draft.token_ids += token_ids
+        if sequence.prompt_logprobs:
+            draft.prompt_logprobs = sequence.take_prompt_logprobs()
         if logprob is not None:
             draft.logprobs.append(logprob)
 
     def add_finish(self, sequence: Sequence, ending: Ending) -> None:
+        """A choice that is asked for no token has the log-probabilities of its prompt here."""
         draft = self._draft(sequence)
+        if sequence.prompt_logprobs:
+            draft.prompt_logprobs = sequence.take_prompt_logprobs()
         draft.ending, draft.usage = ending, sequence.usage()
 
     def add_error(self, sequence: Sequence, fault: EngineFault) -> None:

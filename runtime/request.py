@@ -11,8 +11,9 @@ from grammar.matcher import Matcher
 from prefix_cache import Lease
 from runtime.batch import RowKey
 from runtime.grammar_builder import Build
-from runtime.messages import ChoiceUsage, Sampling, Submit
+from runtime.messages import ChoiceUsage, Sampling, Submit, TokenLogprob
 from runtime.phases import PhaseLog
+from runtime.token_limits import AllowedTokens, BadWords
 
 # So many rows a kernel of the native step takes at a time.
 MAX_DECODE_TOKENS = 16
@@ -30,7 +31,8 @@ class SequenceState(enum.Enum):
 
 @dataclass(eq=False, slots=True)
 class Request:
-    """One Submit and its sequences, in the order of their choices."""
+    """One Submit and its sequences, in the order of their choices; `allowed` and `bad_words` are
+    those of its sampling, None where it has none."""
 
     gateway: bytes
     submit: Submit
@@ -38,6 +40,14 @@ class Request:
     build: Build | None = None
     is_build_cached: bool = False
     sequences: list["Sequence"] = field(default_factory=list)
+    allowed: AllowedTokens | None = field(init=False)
+    bad_words: BadWords | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        sampling = self.submit.sampling
+        allowed_ids = sampling.allowed_token_ids
+        self.allowed = AllowedTokens(allowed_ids) if allowed_ids is not None else None
+        self.bad_words = BadWords(sampling.bad_words) if sampling.bad_words else None
 
     @property
     def live_sequences(self) -> list["Sequence"]:
@@ -62,7 +72,8 @@ class Sequence:
     | [0, num_provided_tokens)                | matched or computed at least once in life  |
 
     Of what was generated the first `num_told_tokens` were in events already; `num_forced_tokens`
-    of these were not sampled.
+    of these were not sampled. Where the prompt is scored, tokens [1, num_scored_tokens] of it have
+    a log-probability, and those that no event had yet are in `prompt_logprobs`.
 
     Until the copy of a partial page that was found in the tree has run (`has_tail_copy`), the
     tokens behind the shared pages count as computed but are not there yet.
@@ -89,6 +100,8 @@ class Sequence:
     num_events: int = 0
     num_told_tokens: int = 0
     num_forced_tokens: int = 0
+    num_scored_tokens: int = 0
+    prompt_logprobs: list[TokenLogprob] = field(default_factory=list)
 
     @property
     def sampling(self) -> Sampling:
@@ -117,6 +130,26 @@ class Sequence:
         return len(self.token_ids) - self.num_computed_tokens
 
     @property
+    def wants_scores(self) -> bool:
+        """Whether tokens of the prompt are still to be scored; the first choice has that done."""
+        return (
+            self.choice == 0
+            and self.request.submit.num_prompt_logprobs is not None
+            and self.num_scored_tokens < self.num_prompt_tokens - 1
+        )
+
+    @property
+    def takes_prefix(self) -> bool:
+        """Whether pages that others computed are of use. They hold no logits."""
+        return self.request.submit.use_cache and not self.wants_scores
+
+    @property
+    def num_matchable_tokens(self) -> int:
+        """How many tokens may come from the cache: none whose logits are wanted, as the last one's
+        always are."""
+        return self.num_scored_tokens if self.wants_scores else len(self.token_ids) - 1
+
+    @property
     def has_tail_copy(self) -> bool:
         return self.lease is not None and self.lease.tail is not None
 
@@ -142,6 +175,16 @@ class Sequence:
         self.num_told_tokens += len(untold)
         self.num_forced_tokens += len(untold) - 1
         return untold
+
+    def add_scores(self, logprobs: list[TokenLogprob]) -> None:
+        """Those of the next tokens of the prompt."""
+        self.prompt_logprobs += logprobs
+        self.num_scored_tokens += len(logprobs)
+
+    def take_prompt_logprobs(self) -> list[TokenLogprob]:
+        """Those that no event had yet."""
+        taken, self.prompt_logprobs = self.prompt_logprobs, []
+        return taken
 
     def cacheable_ids(self) -> list[int] | None:
         """The tokens whose KV is in the lease's pages, None where the tree must not have them."""

@@ -11,12 +11,19 @@ from grammar.matcher import MaskRow, mask_words
 from runtime.batch import SamplePlan, SampleRow
 from runtime.finish_rules import FinishRules
 from runtime.request import Sequence
+from runtime.token_limits import exclude_tokens
 
 _log = logging.getLogger(__name__)
 
+_ALL_ALLOWED = -1  # every bit of a word
+
 
 class SamplePlanner:
-    """Owns the mask array: one row per constrained sequence of a step, reused in the next."""
+    """Owns the mask array: one row per sequence of a step that has a mask, reused in the next.
+
+    A mask holds what the grammar and the client allow. Forbidden tokens give way where there is a
+    grammar (runtime/logit_edits.py); where there is none they are taken out of the mask at once.
+    """
 
     def __init__(
         self,
@@ -38,14 +45,16 @@ class SamplePlanner:
         without_mask: Collection[Sequence] = (),
         places: list[int] | None = None,
     ) -> SamplePlan:
-        """Fills the masks of the constrained ones but those `without_mask`. `places` are the
-        sequences' among the step's, where it is not for all. Good until the next call."""
-        constrained = [
-            one for one in sequences if one.matcher is not None and one not in without_mask
-        ]
-        for index, sequence in enumerate(constrained):
-            self._fill(sequence, self._masks[index])
-        masks = {sequence: index for index, sequence in enumerate(constrained)}
+        """Fills the masks of the constrained ones, but those `without_mask` as if they had no
+        constraint. `places` are the sequences' among the step's, where it is not for all. Good
+        until the next call."""
+        masks: dict[Sequence, int] = {}
+        for sequence in sequences:
+            is_constrained = sequence.matcher is not None and sequence not in without_mask
+            if is_constrained or sequence.request.allowed is not None:
+                mask_row = self._masks[len(masks)]
+                self._fill(sequence, mask_row, is_constrained=is_constrained)
+                masks[sequence] = len(masks)
         rows = tuple(self._row(sequence, masks.get(sequence)) for sequence in sequences)
         return SamplePlan(
             rows=rows,
@@ -70,11 +79,24 @@ class SamplePlanner:
 
     def _forbidden(self, sequence: Sequence, mask: int | None) -> tuple[int, ...]:
         """What a mask excludes already is not said again: forbidden ids give way to a mask."""
+        if mask is not None and sequence.matcher is None:
+            return ()
         forbidden = self._rules.forbidden_ids(sequence)
         first = self._rules.forbidden_first_ids(sequence) if mask is None else ()
         return tuple(sorted({*forbidden, *first})) if first else forbidden
 
-    def _fill(self, sequence: Sequence, mask_row: MaskRow) -> None:
+    def _fill(self, sequence: Sequence, mask_row: MaskRow, *, is_constrained: bool) -> None:
+        if is_constrained:
+            self._ask_matcher(sequence, mask_row)
+        else:
+            mask_row.fill(_ALL_ALLOWED)
+        if sequence.request.allowed is not None:
+            sequence.request.allowed.restrict(mask_row)
+        exclude_tokens(mask_row, self._rules.forbidden_first_ids(sequence))
+        if sequence.matcher is None:
+            exclude_tokens(mask_row, self._rules.forbidden_ids(sequence))
+
+    def _ask_matcher(self, sequence: Sequence, mask_row: MaskRow) -> None:
         assert sequence.matcher is not None
         start_ns = self._timer()
         try:
@@ -83,11 +105,4 @@ class SamplePlanner:
             # With nothing allowed the row gets no token, which ends this choice alone.
             _log.exception("a matcher could not fill its mask")
             mask_row.fill(0)
-        _exclude(mask_row, self._rules.forbidden_first_ids(sequence))
         sequence.phases.mask_time_ns += self._timer() - start_ns
-
-
-def _exclude(mask_row: MaskRow, token_ids: tuple[int, ...]) -> None:
-    words = mask_row.view(np.uint32)
-    for token_id in token_ids:
-        words[token_id // 32] &= np.uint32(0xFFFFFFFF ^ (1 << (token_id % 32)))

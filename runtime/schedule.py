@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import cast
 
-from runtime.batch import PageCopy, PageId, ScheduledBatch, ScheduledRow
+from runtime.batch import PageCopy, PageId, ScheduledBatch, ScheduledRow, ScoredTokens
 from runtime.request import Sequence
 
 
@@ -24,6 +24,12 @@ class Schedule:
         """The sequences that get a token, in the order of the batch's sample offsets."""
         rows = zip(self.sequences, self.batch.rows, strict=True)
         return [sequence for sequence, row in rows if row.sample_offsets]
+
+    @property
+    def scored(self) -> list[Sequence]:
+        """Those whose prompts are scored in this step, in the order of the batch's rows."""
+        rows = zip(self.sequences, self.batch.rows, strict=True)
+        return [sequence for sequence, row in rows if row.scored is not None]
 
 
 @dataclass(eq=False, slots=True)
@@ -72,14 +78,27 @@ class ScheduleDraft:
         start = sequence.num_computed_tokens
         end = start + num_tokens
         num_pages = -(-end // self.page_size)
+        wants_token = end == len(sequence.token_ids) and sequence.sampling.max_tokens > 0
         return ScheduledRow(
             key=sequence.key,
             token_ids=tuple(sequence.token_ids[start:end]),
             start=start,
             # A cast, as a hundred calls of PageId a row would cost more than the rest of the step.
             page_ids=cast("tuple[PageId, ...]", tuple(sequence.lease.page_ids[:num_pages])),
-            sample_offsets=(num_tokens - 1,) if end == len(sequence.token_ids) else (),
+            sample_offsets=(num_tokens - 1,) if wants_token else (),
+            scored=_scored_tokens(sequence, start, end) if sequence.wants_scores else None,
         )
+
+
+def _scored_tokens(sequence: Sequence, start: int, end: int) -> ScoredTokens | None:
+    """What [start, end) says of the tokens of the prompt that have no score yet."""
+    prompt_ids = sequence.request.prompt_ids
+    # The logits of token i are about token i + 1.
+    first, stop = max(start, sequence.num_scored_tokens), min(end, len(prompt_ids) - 1)
+    if first >= stop:
+        return None
+    num_best = sequence.request.submit.num_prompt_logprobs or 0
+    return ScoredTokens(first - start, prompt_ids[first + 1 : stop + 1], num_best)
 
 
 def _tail_copy(sequence: Sequence, page_size: int) -> PageCopy:

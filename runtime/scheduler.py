@@ -262,9 +262,8 @@ class Scheduler:
         return True
 
     def _acquire(self, sequence: Sequence) -> Lease | None:
-        """A lease with pages for the whole input, or None and nothing changed. The last token is
-        never matched: its logits are wanted."""
-        lease = self._match(sequence, len(sequence.token_ids) - 1)
+        """A lease with pages for the whole input, or None and nothing changed."""
+        lease = self._match(sequence)
         num_missing = self._num_pages(len(sequence.token_ids)) - len(lease.page_ids)
         if not self._has_room(sequence, lease, num_missing):
             self._cache.release(lease, None)
@@ -299,11 +298,13 @@ class Scheduler:
             num_pages=num_pages - lease.num_shared_tokens // page_size,
         )
 
-    def _match(self, sequence: Sequence, max_tokens: int) -> Lease:
+    def _match(self, sequence: Sequence) -> Lease:
         submit = sequence.request.submit
         if not submit.use_cache:
             return self._cache.acquire_none()
-        return self._cache.acquire(submit.namespace, sequence.token_ids, max_tokens=max_tokens)
+        return self._cache.acquire(
+            submit.namespace, sequence.token_ids, max_tokens=sequence.num_matchable_tokens
+        )
 
     def _note_admitted(self, sequence: Sequence, lease: Lease) -> None:
         """Counts the match. Tokens that were provided before a preemption are no hit."""

@@ -5,6 +5,7 @@ Called by the engine's loop alone, from one thread.
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Generic
 
 import numpy as np
@@ -14,14 +15,16 @@ from torch import Tensor
 
 from runtime.attention import PagedAttention
 from runtime.attention_backend import AttentionBackend, PageStore, PlanT
-from runtime.batch import SampledToken, SamplePlan, ScheduledBatch
+from runtime.batch import SampledToken, SamplePlan, ScheduledBatch, ScoredTokens
 from runtime.decode_graphs import DecodeGraphs
 from runtime.decoder import Decoder
 from runtime.decoder_spec import DecoderSpec
 from runtime.decoder_weights import load_decoder_weights
 from runtime.hardware import to_device
+from runtime.messages import TokenLogprob
 from runtime.model_facts import ModelSource
 from runtime.pool_limits import PoolLimits
+from runtime.prompt_scores import score_tokens, scored_places
 from runtime.sampler import sample
 
 # A matmul pays for each number of rows it has not seen yet (0.8 ms a shape in bfloat16, 0.4 in
@@ -64,23 +67,28 @@ class TorchExecutor:
         graphs: DecodeGraphs | None = None,
         sample: Sample = sample,
     ) -> None:
+        self._model = model
         self._pages: PageStore = attention
-        self._compute: Callable[[ScheduledBatch], Tensor | None]
-        self._compute = EagerStep(model, attention, device=device).logits
+        self._compute: Callable[[ScheduledBatch], EagerResult]
+        self._compute = EagerStep(model, attention, device=device).run
         self._graphs = graphs
         self._sample = sample
         self._logits: Tensor | None = None
+        self._scored: list[ScoredTokens] = []
+        self._scored_states: Tensor | None = None
 
     @torch.inference_mode()
     def forward(self, batch: ScheduledBatch) -> None:
         self._pages.copy_slots(batch.copies)
-        self._logits = None
+        self._logits = self._scored_states = None
+        self._scored = batch.scored
         if not batch.rows:
             return
-        if self._graphs is not None:
+        if self._graphs is not None and not self._scored:
             self._logits = self._graphs.run(batch)
         if self._logits is None:
-            self._logits = self._compute(batch)
+            result = self._compute(batch)
+            self._logits, self._scored_states = result.logits, result.scored_states
 
     @torch.inference_mode()
     def sample(self, plan: SamplePlan) -> tuple[SampledToken, ...]:
@@ -91,6 +99,17 @@ class TorchExecutor:
         assert logits.shape[0] == len(plan.rows), "one plan row a wanted logits row"
         return self._sample(logits, plan)
 
+    @torch.inference_mode()
+    def score(self) -> tuple[list[TokenLogprob], ...]:
+        if self._scored_states is None:
+            return ()
+        return score_tokens(
+            self._scored_states,
+            self._scored,
+            project=lambda states: self._model.logits(_pad(states))[: states.shape[0]],
+            vocab_size=self._model.vocab_size,
+        )
+
     @property
     def num_layers(self) -> int:
         return self._pages.num_layers
@@ -98,6 +117,15 @@ class TorchExecutor:
     def read_pages(self, layer: int, pages: npt.NDArray[np.int32]) -> tuple[Tensor, Tensor]:
         """Keys and values of whole pages, [P, page_size, G, d] float32 each."""
         return self._pages.read_pages(layer, torch.from_numpy(pages).long())
+
+
+@dataclass(frozen=True, slots=True)
+class EagerResult:
+    """The wanted logits, [S, V], and the hidden states before tokens that are scored, [N, hidden];
+    each None where there are none."""
+
+    logits: Tensor | None
+    scored_states: Tensor | None
 
 
 class EagerStep(Generic[PlanT]):
@@ -110,8 +138,7 @@ class EagerStep(Generic[PlanT]):
         self._attention = attention
         self._device = device
 
-    def logits(self, batch: ScheduledBatch) -> Tensor | None:
-        """The wanted ones, [S, V]; None where none are wanted."""
+    def run(self, batch: ScheduledBatch) -> EagerResult:
         token_ids = [token_id for row in batch.rows for token_id in row.token_ids]
         positions = [
             position
@@ -124,10 +151,11 @@ class EagerStep(Generic[PlanT]):
             attention=self._attention,
             plan=self._attention.plan(batch),
         )
-        sampled = list(_sampled_indices(batch))
-        if not sampled:
-            return None
-        return self._model.logits(hidden[_pad(self._tensor(sampled))])[: len(sampled)]
+        sampled, scored = list(_sampled_indices(batch)), list(scored_places(batch))
+        logits = None
+        if sampled:
+            logits = self._model.logits(hidden[_pad(self._tensor(sampled))])[: len(sampled)]
+        return EagerResult(logits, hidden[self._tensor(scored)] if scored else None)
 
     def _tensor(self, values: list[int]) -> Tensor:
         return to_device(np.array(values, dtype=np.int64), self._device)
@@ -142,8 +170,9 @@ def _sampled_indices(batch: ScheduledBatch) -> Iterator[int]:
 
 
 def _pad(values: Tensor) -> Tensor:
-    """values: [N] -> [M] with zeros after the N, M the next bucket."""
+    """values: [N, ...] -> [M, ...] with zeros after the N, M the next bucket."""
     num_rows = values.shape[0]
     bucket = bisect_left(_ROW_BUCKETS, num_rows)
     padded_rows = _ROW_BUCKETS[bucket] if bucket < len(_ROW_BUCKETS) else num_rows
-    return torch.nn.functional.pad(values, (0, padded_rows - num_rows))
+    others = (0, 0) * (values.dim() - 1)
+    return torch.nn.functional.pad(values, (*others, 0, padded_rows - num_rows))

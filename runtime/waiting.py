@@ -89,7 +89,7 @@ class WaitingQueue:
         entry = _Entry(sequence, len(sequence.token_ids))
         self._entries[sequence.key] = entry
         bisect.insort(self._by_rank, entry.sort_key)
-        if sequence.request.submit.use_cache:
+        if sequence.takes_prefix:
             self._to_peek.appendleft(entry)
 
     def remove(self, sequence: Sequence) -> None:
@@ -184,7 +184,7 @@ class PrefixFollowing:
     def must_wait(self, sequence: Sequence, running: Iterable[Sequence], *, now_ns: int) -> bool:
         """Whether `sequence` should not be admitted now; notes whom it follows. One that could
         not be compared in this step waits for the next."""
-        if not sequence.request.submit.use_cache:
+        if not sequence.takes_prefix:
             return False
         if not _is_leading(sequence.leader, sequence.leader_len):
             if self._num_choices_left == 0:

@@ -52,6 +52,15 @@ def choose_by_hash(vocab_size: int) -> Chooser:
     return choose
 
 
+def score_by_hash(history: History, token_id: int, *, num_best: int) -> TokenLogprob:
+    """Depends on every token before the scored one."""
+    digest = ROOT
+    for one in (*history, token_id):
+        digest = extend_digest(digest, one)
+    number = int.from_bytes(digest, "little") % 1000
+    return TokenLogprob(-number / 100, tuple((number % 50 + i, -float(i)) for i in range(num_best)))
+
+
 def is_allowed(token_id: int, row: SampleRow, plan: SamplePlan) -> bool:
     """The mask where there is one, else the forbidden ids."""
     if row.mask is None:
@@ -73,6 +82,7 @@ class FakeExecutor:
     slots: dict[tuple[PageId, int], Slot] = field(default_factory=dict)
     histories: dict[RowKey, History] = field(default_factory=dict)
     _wanted: list[History] = field(default_factory=list)
+    _scores: list[list[TokenLogprob]] = field(default_factory=list)
 
     @property
     def num_computed_tokens(self) -> int:
@@ -82,7 +92,7 @@ class FakeExecutor:
         self.batches.append(batch)
         self._copy_pages(batch)
         self._check_writers(batch)
-        self._wanted = []
+        self._wanted, self._scores = [], []
         for row in batch.rows:
             self._run(row)
 
@@ -93,6 +103,9 @@ class FakeExecutor:
         assert len(plan.rows) == len(wanted), "the plan is not about the last batch"
         pairs = zip(plan.rows, wanted, strict=True)
         return tuple(self._sample(row, history, plan) for row, history in pairs)
+
+    def score(self) -> tuple[list[TokenLogprob], ...]:
+        return tuple(self._scores)
 
     def _copy_pages(self, batch: ScheduledBatch) -> None:
         for copy in batch.copies:
@@ -120,6 +133,14 @@ class FakeExecutor:
         self.histories[row.key] = history
         starts = (row.start + offset + 1 for offset in row.sample_offsets)
         self._wanted += [history[:end] for end in starts]
+        if row.scored is not None:
+            first, token_ids = row.start + row.scored.first + 1, row.scored.token_ids
+            self._scores.append(
+                [
+                    score_by_hash(history[:end], token_id, num_best=row.scored.num_best)
+                    for end, token_id in enumerate(token_ids, start=first)
+                ]
+            )
 
     def _read(self, row: ScheduledRow) -> tuple[History, bytes]:
         """The tokens in [0, start) of the row's pages."""

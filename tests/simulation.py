@@ -11,7 +11,7 @@ from prefix_cache import PrefixCache
 from runtime.batch import SampledToken, SamplePlan, ScheduledBatch
 from runtime.config import RuntimeConfig
 from runtime.engine import Engine
-from runtime.messages import Sampling, Submit, TokenEvent
+from runtime.messages import Sampling, Submit, TokenEvent, TokenLogprob
 from runtime.step_budget import StepShape
 from tests.engine_harness import EOS, GATEWAY, PAGE_SIZE, StepClock, make_info
 
@@ -63,6 +63,9 @@ class TimedExecutor:
         return tuple(
             SampledToken(EOS if row.position + 1 == row.sampling.seed else 1) for row in plan.rows
         )
+
+    def score(self) -> tuple[list[TokenLogprob], ...]:
+        raise AssertionError("no simulation scores prompts")
 
 
 @dataclass(eq=False)

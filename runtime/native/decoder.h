@@ -13,6 +13,7 @@
 #include "buffers.h"
 #include "model.h"
 #include "pool.h"
+#include "score.h"
 
 class Decoder {
   public:
@@ -45,7 +46,29 @@ class Decoder {
         if (on_all) threads_.note(Clock::now() - start, waited);
     }
 
+    // Of the last step's tokens: a few rows of logits at a time, whatever their number.
+    void score(const Scores &scores) {
+        const int max_rows = std::max(1, kMaxLogits / m_.vocab_size);
+        float *logits = score_buffer_.at_least(
+            (size_t)std::min(max_rows, scores.num_scored) * m_.vocab_size);
+        best_.resize((size_t)pool_.num_threads() * scores.num_best);
+        for (int first = 0; first < scores.num_scored; first += max_rows) {
+            const int num_rows = std::min(max_rows, scores.num_scored - first);
+            pool_.run(threads_.wants_all(), [&](int thread) {
+                project_rows(thread, scores.places + first, num_rows, logits);
+                pool_.barrier(thread);
+                const auto [begin, end] = share(num_rows, thread);
+                for (int i = begin; i < end; ++i) {
+                    score_row(thread, scores, first + i, row_of(logits, i, m_.vocab_size));
+                }
+            });
+        }
+    }
+
   private:
+    // Of a slice of what is scored: 16 MB, as in runtime/prompt_scores.py.
+    static constexpr int kMaxLogits = 1 << 22;
+
     struct Routed {
         int token;
         float weight;
@@ -491,22 +514,39 @@ class Decoder {
     void project_logits(int thread) {
         if (b_->num_sampled == 0) return;
         pool_.barrier(thread);
-        const auto [first, last] = share(b_->num_sampled, thread);
+        project_rows(thread, b_->sampled, b_->num_sampled, b_->logits);
+    }
+
+    // Logits of some of the step's tokens, [num_rows, V]. Leaves the hidden states as they are.
+    void project_rows(int thread, const int32_t *places, int num_rows, float *logits) {
+        const auto [first, last] = share(num_rows, thread);
         for (int i = first; i < last; ++i) {
-            float *x = row_of(x_, b_->sampled[i], m_.hidden_size);
+            const float *x = row_of(x_, places[i], m_.hidden_size);
             quantize_row(norm_row(thread, x, m_.final_norm), m_.hidden_size, input_, i);
         }
         pool_.barrier(thread);
         const auto [begin, end] = share(m_.output.num_outputs / kTileRows, thread);
         for (int tile = begin; tile < end; ++tile) {
             const int num_wanted = std::min(kTileRows, m_.vocab_size - tile * kTileRows);
-            multiply_tile(m_.output, tile, input_, b_->num_sampled, [&](int row, f32x16 out) {
+            multiply_tile(m_.output, tile, input_, num_rows, [&](int row, f32x16 out) {
                 if (m_.logit_softcap > 0.0f) {
                     out = tanh_approx(out * (1.0f / m_.logit_softcap)) * m_.logit_softcap;
                 }
-                float *to = b_->logits + (size_t)row * m_.vocab_size + tile * kTileRows;
+                float *to = row_of(logits, row, m_.vocab_size) + tile * kTileRows;
                 memcpy(to, &out, num_wanted * sizeof(float));
             });
+        }
+    }
+
+    void score_row(int thread, const Scores &scores, int index, const float *logits) {
+        const int num_best = scores.num_best;
+        const float total = log_sum_exp(logits, m_.vocab_size);
+        scores.own[index] = logits[scores.token_ids[index]] - total;
+        ScoredToken *best = best_.data() + (size_t)thread * num_best;
+        find_best(logits, m_.vocab_size, num_best, best);
+        for (int i = 0; i < num_best; ++i) {
+            scores.best[(size_t)index * num_best + i] = best[i].score - total;
+            scores.best_ids[(size_t)index * num_best + i] = best[i].token;
         }
     }
 
@@ -522,6 +562,8 @@ class Decoder {
     std::vector<std::unique_ptr<AttentionScratch>> scratch_;
     std::vector<std::vector<float>> rows_, expert_scores_;
     Buffer<float> x_buffer_, y_buffer_, qkv_buffer_, attended_buffer_, parts_buffer_;
+    Buffer<float> score_buffer_;
+    std::vector<ScoredToken> best_;
     Buffer<uint32_t> query_buffer_;
     QuantizedBuffer input_buffer_, gated_buffer_, expert_input_buffer_;
     float *x_ = nullptr, *y_ = nullptr, *qkv_ = nullptr, *attended_ = nullptr, *parts_ = nullptr;

@@ -1,6 +1,6 @@
 """The C interface of a built native step: its structures in ctypes, and a loaded library.
 
-The fields are those of matmul.h, attention.h, attention_plan.h and model.h, in their order.
+The fields are those of the structures in the headers, in their order.
 """
 
 import ctypes
@@ -11,7 +11,7 @@ from typing import Any
 
 from runtime.errors import RuntimePackageError
 
-INTERFACE_VERSION = 2
+INTERFACE_VERSION = 3
 
 
 class Matrix(ctypes.Structure):
@@ -129,6 +129,20 @@ class Choice(ctypes.Structure):
     ]
 
 
+class Scores(ctypes.Structure):
+    """score.h: struct Scores."""
+
+    _fields_ = [
+        ("num_scored", c_int32),
+        ("num_best", c_int32),
+        ("places", c_void_p),
+        ("token_ids", c_void_p),
+        ("own", c_void_p),
+        ("best", c_void_p),
+        ("best_ids", c_void_p),
+    ]
+
+
 class LibraryError(RuntimePackageError):
     """A built library that cannot be loaded or is of another version."""
 
@@ -168,6 +182,7 @@ _FUNCTIONS: tuple[tuple[str, Any, list[Any]], ...] = (
     ("rg_create", c_void_p, [POINTER(Model), c_int32]),
     ("rg_destroy", None, [c_void_p]),
     ("rg_step", c_int32, [c_void_p, POINTER(Batch)]),
+    ("rg_score", c_int32, [c_void_p, POINTER(Scores)]),
     ("rg_copy_slots", None, [POINTER(PagedKv), c_int32, c_int32, c_int32]),
     ("rg_write_pages", None, [POINTER(PagedKv), c_void_p, c_int32, c_void_p, c_void_p]),
     ("rg_read_pages", None, [POINTER(PagedKv), c_void_p, c_int32, c_void_p, c_void_p]),

@@ -23,6 +23,7 @@ from runtime.native import library as c
 from runtime.native.blocks import BLOCK_LEN
 from runtime.native.packed_weights import PackedMatrix, PackedWeights
 from runtime.pool_limits import PoolLimits
+from runtime.prompt_scores import TokenScores
 
 KV_DTYPE = torch.bfloat16
 KV_LAYOUT_VERSION = 2  # goes up when the order of bytes inside a page changes
@@ -113,6 +114,28 @@ class NativeDecoder:
         if not self._library.rg_step(self._handle, ctypes.byref(c_batch)):
             raise MemoryError("the native step ran out of memory")
         return logits
+
+    def score(
+        self, places: Sequence[int], token_ids: Sequence[int], *, num_best: int
+    ) -> TokenScores:
+        """Of `token_ids` behind the tokens at `places` among those of the last step."""
+        num_scored = len(places)
+        c_places, c_token_ids = _ints(places), _ints(token_ids)
+        own = np.empty(num_scored, np.float32)
+        best = np.empty((num_scored, num_best), np.float32)
+        best_ids = np.empty((num_scored, num_best), np.int32)
+        c_scores = c.Scores(
+            num_scored=num_scored,
+            num_best=num_best,
+            places=c_places.ctypes.data,
+            token_ids=c_token_ids.ctypes.data,
+            own=own.ctypes.data,
+            best=best.ctypes.data,
+            best_ids=best_ids.ctypes.data,
+        )
+        if not self._library.rg_score(self._handle, ctypes.byref(c_scores)):
+            raise MemoryError("the native step ran out of memory")
+        return TokenScores(own, best, best_ids)
 
     def copy_slots(self, copies: Iterable[PageCopy]) -> None:
         """Copies the first slots of pages in all layers, before the step that reads them."""

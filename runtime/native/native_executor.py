@@ -12,11 +12,13 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from runtime.batch import SampledToken, SamplePlan, SampleRow, ScheduledBatch
+from runtime.batch import SampledToken, SamplePlan, SampleRow, ScheduledBatch, ScoredTokens
 from runtime.logit_edits import has_penalty
+from runtime.messages import TokenLogprob
 from runtime.native.library import Choice
 from runtime.native.native_decoder import NativeDecoder
 from runtime.noise import noise_key
+from runtime.prompt_scores import scored_places
 from runtime.sampler import MIN_TEMPERATURE, sample
 
 _MAX_INT32 = 2**31 - 1  # ctypes cuts greater numbers off without a word
@@ -28,10 +30,14 @@ class NativeExecutor:
     def __init__(self, decoder: NativeDecoder) -> None:
         self._decoder = decoder
         self._logits: Tensor | None = None
+        self._scored: list[ScoredTokens] = []
+        self._scored_places: list[int] = []
 
     def forward(self, batch: ScheduledBatch) -> None:
         self._decoder.copy_slots(batch.copies)
         self._logits = self._decoder.step(batch) if batch.rows else None
+        self._scored = batch.scored
+        self._scored_places = list(scored_places(batch)) if self._scored else []
 
     @torch.inference_mode()
     def sample(self, plan: SamplePlan) -> tuple[SampledToken, ...]:
@@ -50,6 +56,14 @@ class NativeExecutor:
             tokens = choose(_rows(logits, indices), replace(plan, rows=rows))
             sampled |= zip(indices, tokens, strict=True)
         return tuple(sampled[index] for index in range(len(plan.rows)))
+
+    def score(self) -> tuple[list[TokenLogprob], ...]:
+        if not self._scored:
+            return ()
+        token_ids = [token_id for tokens in self._scored for token_id in tokens.token_ids]
+        num_best = max(tokens.num_best for tokens in self._scored)
+        scores = self._decoder.score(self._scored_places, token_ids, num_best=num_best)
+        return scores.split(self._scored)
 
     def write_pages(
         self, layer: int, pages: npt.NDArray[np.int32], keys: Tensor, values: Tensor

@@ -11,7 +11,7 @@
 extern "C" {
 
 // Goes up with every change of a structure or a function below, or of the packed layout.
-int rg_interface_version() { return 2; }
+int rg_interface_version() { return 3; }
 
 void *rg_create(const Model *model, int num_threads) try {
     return new Decoder(*model, num_threads);
@@ -23,6 +23,14 @@ void rg_destroy(void *decoder) { delete static_cast<Decoder *>(decoder); }
 
 int rg_step(void *decoder, const Batch *batch) try {
     static_cast<Decoder *>(decoder)->step(*batch);
+    return 1;
+} catch (...) {
+    return 0;
+}
+
+// Of tokens of the last step, which were its own.
+int rg_score(void *decoder, const Scores *scores) try {
+    static_cast<Decoder *>(decoder)->score(*scores);
     return 1;
 } catch (...) {
     return 0;

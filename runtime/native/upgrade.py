@@ -14,6 +14,7 @@ import numpy as np
 
 from runtime.batch import Executor, PageId, SampledToken, SamplePlan, ScheduledBatch
 from runtime.errors import RuntimePackageError
+from runtime.messages import TokenLogprob
 from runtime.native.native_executor import NativeExecutor
 from runtime.torch_executor import TorchExecutor
 
@@ -48,6 +49,9 @@ class UpgradingExecutor:
 
     def sample(self, plan: SamplePlan) -> tuple[SampledToken, ...]:
         return self._executor.sample(plan)
+
+    def score(self) -> tuple[list[TokenLogprob], ...]:
+        return self._executor.score()
 
     def _note_written(self, batch: ScheduledBatch) -> None:
         self._written.update(copy.target for copy in batch.copies)

@@ -23,7 +23,7 @@ from grammar.spec import ConstraintSpec, PreparedConstraint
 from runtime.batch import Executor, SampledToken, SamplePlan, ScheduledBatch
 from runtime.config import RuntimeConfig
 from runtime.grammar_builder import GrammarBuilder
-from runtime.messages import EngineInfo, Sampling, Submit
+from runtime.messages import EngineInfo, Sampling, Submit, TokenLogprob
 from runtime.model_runner import load_executor
 from runtime.model_source import open_model
 from runtime.worker import engine_info
@@ -79,6 +79,10 @@ class TimedExecutor:
     def sample(self, plan: SamplePlan) -> tuple[SampledToken, ...]:
         with self._timed():
             return self._executor.sample(plan)
+
+    def score(self) -> tuple[list[TokenLogprob], ...]:
+        with self._timed():
+            return self._executor.score()
 
     @contextmanager
     def _timed(self) -> Iterator[None]:

@@ -13,7 +13,7 @@ from runtime import wire
 from runtime.batch import SampledToken, SamplePlan, ScheduledBatch
 from runtime.config import RuntimeConfig
 from runtime.engine import Engine
-from runtime.messages import Sampling, StepOutput
+from runtime.messages import Sampling, StepOutput, TokenLogprob
 from tests.engine_harness import GATEWAY, make_info, make_submit
 
 STEPS_A_ROUND = 200
@@ -28,6 +28,9 @@ class NullExecutor:
 
     def sample(self, plan: SamplePlan) -> tuple[SampledToken, ...]:
         return (SampledToken(1),) * len(plan.rows)
+
+    def score(self) -> tuple[list[TokenLogprob], ...]:
+        return ()
 
 
 def make_engine(*, max_running: int) -> Engine:

@@ -1,12 +1,18 @@
 """What the runtime refuses before it becomes a sequence."""
 
+from typing import Any
+
 import pytest
 
-from runtime.admission import choices_to_answer, find_fault
+from runtime.admission import MAX_PROMPT_LOGPROBS, choices_to_answer, find_fault
 from runtime.messages import Sampling, Submit
 from tests.engine_harness import VOCAB_SIZE, make_info, make_submit
 
 INFO = make_info(num_pages=64, max_model_len=100)
+
+
+def limited(**limits: Any) -> Submit:
+    return make_submit("a", [1], sampling=Sampling(max_tokens=1, **limits))
 
 
 def fault_of(request: Submit) -> str | None:
@@ -16,6 +22,28 @@ def fault_of(request: Submit) -> str | None:
 def test_the_longest_prompt_that_leaves_a_token_is_taken() -> None:
     assert fault_of(make_submit("a", [1] * 99)) is None
     assert fault_of(make_submit("a", [1] * 60, output_prefix=[1] * 39)) is None
+
+
+def test_a_prompt_behind_which_nothing_is_wanted_may_fill_the_context() -> None:
+    assert fault_of(make_submit("a", [1] * 100, max_tokens=0)) is None
+    assert fault_of(make_submit("a", [1] * 60, max_tokens=0, output_prefix=[1] * 40)) is None
+
+
+def test_best_tokens_of_a_prompt_are_bounded_all_together() -> None:
+    info = make_info(num_pages=9_000, max_model_len=100_000)
+
+    def fault(num_best: int) -> str | None:
+        request = make_submit("a", [1] * 50_000, num_prompt_logprobs=num_best)
+        return find_fault(request, info, max_model_len=100_000)
+
+    assert fault(MAX_PROMPT_LOGPROBS // 50_000) is None
+    assert "at most 20" in (fault(21) or "")
+
+
+def test_limits_on_tokens_that_mean_something_are_taken() -> None:
+    taken = limited(allowed_token_ids=(0, VOCAB_SIZE - 1), bad_words=((0,), (VOCAB_SIZE - 1, 3)))
+    assert fault_of(taken) is None
+    assert fault_of(make_submit("a", [1, 2], num_prompt_logprobs=0)) is None
 
 
 @pytest.mark.parametrize(
@@ -30,7 +58,9 @@ def test_the_longest_prompt_that_leaves_a_token_is_taken() -> None:
         (make_submit("a", [1], first_forbidden=(-1,)), "first_forbidden"),
         (make_submit("a", [1], num_choices=0), "num_choices"),
         (make_submit("a", [1], num_choices=1_000_000), "num_choices"),
-        (make_submit("a", [1], max_tokens=0), "max_tokens"),
+        (make_submit("a", [1], max_tokens=-1), "max_tokens"),
+        (make_submit("a", [1] * 101, max_tokens=0), "at most 100"),
+        (make_submit("a", [1] * 60, max_tokens=0, output_prefix=[1] * 41), "101 tokens"),
         (
             make_submit("a", [1], sampling=Sampling(max_tokens=1, stop_token_ids=(VOCAB_SIZE,))),
             "stop_token_ids",
@@ -41,6 +71,15 @@ def test_the_longest_prompt_that_leaves_a_token_is_taken() -> None:
         ),
         (make_submit("a", [1], sampling=Sampling(max_tokens=1, num_logprobs=98)), "num_logprobs"),
         (make_submit("a", [1], sampling=Sampling(max_tokens=1, num_logprobs=-1)), "num_logprobs"),
+        (make_submit("a", [1], num_prompt_logprobs=-1), "num_prompt_logprobs"),
+        (make_submit("a", [1], num_prompt_logprobs=98), "num_prompt_logprobs"),
+        (limited(allowed_token_ids=()), "allowed_token_ids is empty"),
+        (limited(allowed_token_ids=(3, VOCAB_SIZE)), "allowed_token_ids"),
+        (limited(allowed_token_ids=(-1,)), "allowed_token_ids"),
+        (limited(bad_words=((3,), ())), "empty sequence"),
+        (limited(bad_words=((3, VOCAB_SIZE),)), "bad_words"),
+        (limited(bad_words=((3,), (-7, 1))), "bad_words"),
+        (limited(bad_words=((1,) * 40_000, (2,) * 40_000)), "80000 tokens"),
     ],
 )
 def test_what_could_break_a_step_is_named(request_: Submit, word: str) -> None:

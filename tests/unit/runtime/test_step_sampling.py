@@ -14,7 +14,7 @@ from grammar.errors import MatcherFailed
 from grammar.matcher import MaskRow
 from runtime.batch import SampledToken, SamplePlan, ScheduledBatch
 from runtime.finish_rules import FinishRules
-from runtime.messages import Sampling
+from runtime.messages import Sampling, TokenLogprob
 from runtime.request import Sequence
 from runtime.sample_planner import SamplePlanner
 from runtime.sampler import sample
@@ -40,6 +40,9 @@ class LogitsExecutor:
         self.plans.append(replace(plan, masks=masks))
         logits = self._logits if plan.places is None else self._logits[list(plan.places)]
         return sample(logits, plan)
+
+    def score(self) -> tuple[list[TokenLogprob], ...]:
+        raise AssertionError("no prompt is scored here")
 
 
 class CountingMatcher(ScriptMatcher):
