@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.choice_text import ChoiceText
+from gateway.choice_text import DEFAULTS, ChoiceText
+from gateway.generation import TextOptions
 from gateway.stop_strings import StopStrings
 from gateway.tokenizer import Tokenizer
 from runtime.messages import Sampling, TokenEvent
@@ -21,6 +23,9 @@ tokens = st.lists(
 stop_lists = st.lists(st.sampled_from(["a", "bc", "abc", "é", "llo", "ohe", "\ufffda"]), max_size=3)
 
 
+shown = st.builds(TextOptions, includes_stop=st.booleans(), keeps_special=st.booleans())
+
+
 @dataclass(frozen=True)
 class Outcome:
     text: str
@@ -31,12 +36,17 @@ class Outcome:
 
 
 def outcome(
-    token_ids: Sequence[int], *, stops: Sequence[str], min_tokens: int, cuts: Sequence[int]
+    token_ids: Sequence[int],
+    *,
+    stops: Sequence[str],
+    min_tokens: int,
+    cuts: Sequence[int],
+    options: TextOptions = DEFAULTS,
 ) -> Outcome:
     """Feeds the tokens in the groups between the cuts."""
-    scanner = StopStrings(stops).scanner()
+    scanner = StopStrings(stops).scanner(includes_stop=options.includes_stop)
     sampling = Sampling(max_tokens=99, min_tokens=min_tokens, num_logprobs=0)
-    text = ChoiceText(0, tokenizer=TOKENIZER, scanner=scanner, sampling=sampling)
+    text = ChoiceText(0, tokenizer=TOKENIZER, scanner=scanner, sampling=sampling, options=options)
     bounds = sorted({0, len(token_ids), *(cut % len(token_ids) for cut in cuts)})
     deltas = []
     for start, end in zip(bounds, bounds[1:], strict=False):
@@ -62,20 +72,21 @@ def outcome(
     )
 
 
-@given(tokens, stop_lists, st.integers(0, 6), st.lists(st.integers(0, 19), max_size=6))
+@given(tokens, stop_lists, st.integers(0, 6), st.lists(st.integers(0, 19), max_size=6), shown)
 def test_grouping_changes_nothing(
-    token_ids: list[int], stops: list[str], min_tokens: int, cuts: list[int]
+    token_ids: list[int], stops: list[str], min_tokens: int, cuts: list[int], options: TextOptions
 ) -> None:
-    grouped = outcome(token_ids, stops=stops, min_tokens=min_tokens, cuts=cuts)
-    single = outcome(token_ids, stops=stops, min_tokens=min_tokens, cuts=range(20))
+    rules: dict[str, Any] = {"stops": stops, "min_tokens": min_tokens, "options": options}
+    grouped = outcome(token_ids, cuts=cuts, **rules)
+    single = outcome(token_ids, cuts=range(20), **rules)
     assert grouped == single
 
 
-@given(tokens, st.lists(st.integers(0, 19), max_size=6))
+@given(tokens, st.lists(st.integers(0, 19), max_size=6), shown)
 def test_without_a_stop_every_token_has_its_entry_and_the_bytes_are_the_texts(
-    token_ids: list[int], cuts: list[int]
+    token_ids: list[int], cuts: list[int], options: TextOptions
 ) -> None:
-    result = outcome(token_ids, stops=["never comes"], min_tokens=0, cuts=cuts)
+    result = outcome(token_ids, stops=["never comes"], min_tokens=0, cuts=cuts, options=options)
     assert result.num_entries == result.num_tokens == len(token_ids)
     assert result.raw.decode(errors="replace") == result.text
 
@@ -90,4 +101,14 @@ def test_a_stopped_text_is_the_whole_text_up_to_a_stop(
         assert result.text == whole
         return
     assert any(whole.startswith(result.text + stop) for stop in stops)
+    kept = outcome(
+        token_ids,
+        stops=stops,
+        min_tokens=min_tokens,
+        cuts=range(20),
+        options=TextOptions(includes_stop=True),
+    )
+    assert whole.startswith(kept.text)
+    assert any(kept.text == result.text + stop for stop in stops)
+    assert kept.raw.decode(errors="replace").startswith(kept.text)
     assert min(min_tokens, len(token_ids)) <= result.num_tokens <= len(token_ids)
