@@ -3,8 +3,8 @@
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
 
 from starlette.requests import Request
 
@@ -64,21 +64,23 @@ class Wanted:
     tools: ToolRequest | None = None
     service_tier: str | None = None
     metadata: dict[str, str] | None = None
+    answer_token: str = field(default_factory=lambda: secrets.token_hex(16))
 
     @property
     def num_choices(self) -> int:
         return len(self.prompts) * (self.fields.n or 1)
 
     @property
-    def id_prefix(self) -> str:
-        return _ID_PREFIXES[self.operation]
+    def answer_id(self) -> str:
+        return _ID_PREFIXES[self.operation] + self.answer_token
 
     @property
     def is_stream(self) -> bool:
         return bool(self.fields.stream)
 
 
-ToWanted = Callable[[dict[str, Any], tuple[str, ...]], Wanted]
+WantedT = TypeVar("WantedT", bound=Wanted)
+ToWanted = Callable[[dict[str, Any], tuple[str, ...]], WantedT]
 
 
 class Serving:
@@ -103,7 +105,9 @@ class Serving:
         self._keep_alive = KeepAlive(settings.keepalive, settings.keepalive_s)
         self.bodies = BodyReader(lifecycle, timeout_s=settings.request_timeout_s)
 
-    async def read(self, request: Request, rules: ParameterRules, to_wanted: ToWanted) -> Wanted:
+    async def read(
+        self, request: Request, rules: ParameterRules, to_wanted: ToWanted[WantedT]
+    ) -> WantedT:
         """What the body asks for, as BodyReader.read() gives it.
 
         Raises: a GatewayError with status 400, 408, 413, 415 or 503.
@@ -128,7 +132,7 @@ class Serving:
         """What the answer will be called. Raises: NotFound for the model."""
         options = wanted.fields.stream_options
         return AnswerHead(
-            id=wanted.id_prefix + secrets.token_hex(16),
+            id=wanted.answer_id,
             created=self._clock() // _NS,
             model=self._models.name_in_answers(wanted.fields.model),
             system_fingerprint=self._fingerprint(),
