@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+from typing import Protocol
 
 import uvicorn
 from fastapi import FastAPI
@@ -37,7 +38,7 @@ from runtime.config import RuntimeConfig
 from runtime.errors import RuntimePackageError
 from runtime.model_source import ModelSource, hub_name, locate_model, open_model
 from runtime.supervisor import EngineSupervisor, LogFormat, SupervisorPolicy
-from runtime.token_engine import EngineState, EngineUnavailable
+from runtime.token_engine import EngineState, EngineUnavailable, TokenEngine
 from telemetry.errors import SetupError
 from telemetry.logs import configure_logging
 from telemetry.metrics import Metrics
@@ -93,12 +94,22 @@ def bind(host: str, port: int) -> socket.socket:
     return listener
 
 
+class ServedEngine(TokenEngine, Protocol):
+    """A TokenEngine that says when it is ready, and why it is not."""
+
+    @property
+    def failure(self) -> str | None: ...
+
+    async def wait_ready(self, timeout_s: float) -> None:
+        """Raises: EngineUnavailable once it cannot become READY any more, TimeoutError."""
+
+
 @dataclass(frozen=True, slots=True)
 class Assembly:
     """The parts that the server holds on to."""
 
     app: FastAPI
-    engine: EngineSupervisor
+    engine: ServedEngine
     lifecycle: Lifecycle
     model_id: str
     has_chat: bool
@@ -119,8 +130,8 @@ class AtEnd:
         await asyncio.to_thread(self._close)
 
 
-def assemble(settings: Settings) -> Assembly:
-    """Puts the server together; starts nothing.
+def assemble(settings: Settings, *, engine: ServedEngine | None = None) -> Assembly:
+    """Puts the server together; starts nothing. `engine` None: a runtime of its own, as a child.
 
     Raises: FetchError, ModelError, ModelNameError, SettingsError, SetupError.
     """
@@ -132,7 +143,7 @@ def assemble(settings: Settings) -> Assembly:
     metrics.set_span_source(
         exported=lambda: tracing.num_exported_spans, dropped=lambda: tracing.num_dropped_spans
     )
-    engine = EngineSupervisor(
+    engine = engine or EngineSupervisor(
         runtime_config(settings, path),
         policy=SupervisorPolicy(hang_timeout_s=settings.hang_timeout_s),
         logs=LogFormat(settings.log_level, json_lines=settings.log_json),
