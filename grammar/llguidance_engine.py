@@ -5,6 +5,7 @@ read as finished. Every call here therefore looks at the error state before it a
 """
 
 from collections.abc import Sequence
+from typing import Protocol
 
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer
 
@@ -16,9 +17,24 @@ from grammar.lark_grammar import checked_lark
 from grammar.literals import checked_regex, choice_strings, escaped_regex
 from grammar.matcher import MaskRow, Vocabulary
 from grammar.schema.compiler import compile_schema, not_enforced
-from grammar.spec import ConstraintSpec, EngineName, GrammarForm, PreparedConstraint
+from grammar.spec import (
+    ConstraintKind,
+    ConstraintSpec,
+    EngineName,
+    Gap,
+    GrammarForm,
+    PreparedConstraint,
+)
 from grammar.special_texts import without_special_texts
 from grammar.tag_lark import tags_to_lark
+from grammar.tool_lark import tool_calls_to_lark
+
+
+class ToLark(Protocol):
+    """Makes a grammar of a constraint's text, and says what it does not enforce."""
+
+    def __call__(self, value: str, /, *, whitespace: bool) -> tuple[str, tuple[Gap, ...]]: ...
+
 
 JSON_OBJECT = '{"type":"object"}'
 # Ten to twenty times the library's defaults, at which schemas with many alternatives or overlapping
@@ -30,6 +46,12 @@ LIMITS = LLParserLimits(
     initial_lexer_fuel=2_000_000,
     step_lexer_fuel=5_000_000,
 )
+
+_TO_LARK: dict[ConstraintKind, ToLark] = {
+    "lark": checked_lark,
+    "structural_tag": tags_to_lark,
+    "tool_calls": tool_calls_to_lark,
+}
 
 
 class LLGuidanceEngine:
@@ -53,8 +75,8 @@ class LLGuidanceEngine:
 
     def prepare(self, spec: ConstraintSpec) -> PreparedConstraint:
         """See GrammarEngine.prepare."""
-        if spec.kind in ("lark", "structural_tag"):
-            to_lark = checked_lark if spec.kind == "lark" else tags_to_lark
+        to_lark = _TO_LARK.get(spec.kind)
+        if to_lark is not None:
             lark, gaps = to_lark(spec.value, whitespace=spec.allows_whitespace)
             if gaps and not spec.allows_checked:
                 raise not_enforced(gaps[0])

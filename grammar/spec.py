@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 
 ConstraintKind = Literal[
-    "json_schema", "json_object", "regex", "choice", "gbnf", "lark", "structural_tag"
+    "json_schema", "json_object", "regex", "choice", "gbnf", "lark", "structural_tag", "tool_calls"
 ]
 EngineName = Literal["llguidance", "xgrammar", "outlines"]
 EngineChoice = Literal[EngineName, "auto"]
@@ -24,9 +24,10 @@ class ConstraintSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     """One constraint, and the engine that shall enforce it.
 
     `value` is the JSON text of the schema in the client's key order (json_schema), the pattern
-    (regex), a JSON array of strings (choice), the grammar's text (gbnf, lark) or the JSON text of
-    tags and triggers (structural_tag); empty for json_object. `allows_checked` says that the mask
-    may enforce a superset if the finished text is validated, `allows_whitespace` that JSON may
+    (regex), a JSON array of strings (choice), the grammar's text (gbnf, lark), the JSON text of
+    tags and triggers (structural_tag) or of a grammar.tool_calls.ToolCalls (tool_calls, which no
+    client sends: it may name control tokens); empty for json_object. `allows_checked` says that the
+    mask may enforce a superset if the finished text is validated, `allows_whitespace` that JSON may
     have a bounded amount of whitespace between its tokens.
     """
 

@@ -1,9 +1,11 @@
 """Structural tags: free text in which a trigger begins a tag, whose content has a schema.
 
-Reads the two forms that clients send; grammar.tag_lark makes a grammar of them.
+Reads the form that clients send; grammar.tag_lark makes a grammar of it. The calls that the tools
+of a request allow have a form of their own (grammar.tool_calls).
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise, permutations
 from typing import Any, Literal
@@ -31,17 +33,11 @@ class Tag:
 
 
 @dataclass(frozen=True, slots=True)
-class TagUnion:
-    """`min_calls` to `max_calls` tags (None: any number). With `has_text` there may be text
-    around them, and only a trigger in it begins a tag; without, they follow each other directly.
-    `answer` is a schema of which a value may stand instead of any tag."""
+class TaggedText:
+    """Text in which a trigger, and nothing else, begins a tag."""
 
     tags: tuple[Tag, ...]
     triggers: tuple[str, ...]
-    has_text: bool = True
-    answer: Tag | None = None
-    min_calls: int = 0
-    max_calls: int | None = None
 
 
 class _Structure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -56,61 +52,26 @@ class _Legacy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     type: Literal["structural_tag"] = "structural_tag"
 
 
-class _Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    schema: msgspec.Raw
-
-
-class _Union(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    type: Literal["tool_union"]
-    tags: list[_Structure]
-    triggers: list[str] = []
-    content: Literal["text", "none"] | _Answer = "text"
-    min_calls: Literal[0, 1] = 0
-    max_calls: int | None = None
-
-
-def parse_tags(value: str) -> TagUnion:
-    """Raises: UnsupportedConstraint for what is neither form, and for markers with which it could
+def parse_tags(value: str) -> TaggedText:
+    """Raises: UnsupportedConstraint for what is not that form, and for markers with which it could
     not be told where a tag begins or ends."""
-    union = _read(value)
-    if not 0 < len(union.tags) <= MAX_TAGS:
-        raise UnsupportedConstraint(f"1 to {MAX_TAGS} tags are expected, not {len(union.tags)}")
-    if union.max_calls is not None and union.max_calls < max(1, union.min_calls):
-        raise UnsupportedConstraint("max_calls must be at least 1", pointer="/max_calls")
-    for tag in union.tags:
+    tagged = _read(value)
+    if not 0 < len(tagged.tags) <= MAX_TAGS:
+        raise UnsupportedConstraint(f"1 to {MAX_TAGS} tags are expected, not {len(tagged.tags)}")
+    for tag in tagged.tags:
         _check_markers(tag)
-    _check_begins(union)
-    _check_ends(union)
-    _check_triggers(union)
-    return union
+    check_begins(tagged.tags)
+    _check_ends(tagged)
+    _check_triggers(tagged)
+    return tagged
 
 
-def _read(value: str) -> TagUnion:
+def _read(value: str) -> TaggedText:
     try:
-        document = msgspec.json.decode(value)
-        if isinstance(document, dict) and document.get("type") == "tool_union":
-            return _new_form(msgspec.json.decode(value, type=_Union))
-        return _legacy_form(msgspec.json.decode(value, type=_Legacy))
+        form = msgspec.json.decode(value, type=_Legacy)
+        return TaggedText(_tags(form.structures, "/structures"), _triggers(form.triggers))
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise UnsupportedConstraint(f"no structural tag: {error}") from error
-
-
-def _legacy_form(form: _Legacy) -> TagUnion:
-    return TagUnion(_tags(form.structures, "/structures"), _triggers(form.triggers))
-
-
-def _new_form(form: _Union) -> TagUnion:
-    answer = None
-    if isinstance(form.content, _Answer):
-        answer = Tag("", _schema(form.content.schema), "", "/content/schema")
-    return TagUnion(
-        _tags(form.tags, "/tags"),
-        _triggers(form.triggers),
-        has_text=form.content == "text",
-        answer=answer,
-        min_calls=form.min_calls,
-        max_calls=form.max_calls,
-    )
 
 
 def _tags(structures: list[_Structure], pointer: str) -> tuple[Tag, ...]:
@@ -143,14 +104,10 @@ def _check_markers(tag: Tag) -> None:
             )
 
 
-def _check_ends(union: TagUnion) -> None:
+def _check_ends(tagged: TaggedText) -> None:
     """A number must not be read on into what follows its tag."""
-    following = "".join(tag.begin[:1] for tag in union.tags)
-    for tag in union.tags:
-        if tag.end:
-            is_clear = tag.end[0] not in NUMBER_CHARACTERS
-        else:
-            is_clear = not union.has_text and NUMBER_CHARACTERS.isdisjoint(following)
+    for tag in tagged.tags:
+        is_clear = tag.end and tag.end[0] not in NUMBER_CHARACTERS
         if not is_clear and may_be_number(tag.schema):
             raise UnsupportedConstraint(
                 f"a number may not be told from what follows it: the end is {tag.end!r}",
@@ -158,9 +115,12 @@ def _check_ends(union: TagUnion) -> None:
             )
 
 
-def _check_begins(union: TagUnion) -> None:
-    """Each is needed to tell its tag from the others, and from the answer."""
-    begins = sorted(union.tags, key=lambda tag: tag.begin)
+def check_begins(tags: Sequence[Tag]) -> None:
+    """Each is needed to tell its tag from the others.
+
+    Raises: UnsupportedConstraint.
+    """
+    begins = sorted(tags, key=lambda tag: tag.begin)
     if not begins[0].begin:
         raise UnsupportedConstraint("a tag begins with text", pointer=_place(begins[0], "begin"))
     for tag, following in pairwise(begins):
@@ -176,27 +136,21 @@ def _check_begins(union: TagUnion) -> None:
                     f"{tag.begin!r} might be the tag {tag.begin[:length]!r} with its content",
                     pointer=_place(tag, "begin"),
                 )
-        if union.answer and tag.begin[:1] in VALUE_CHARACTERS:
-            raise UnsupportedConstraint(
-                f"{tag.begin!r} begins as an answer in JSON may", pointer=_place(tag, "begin")
-            )
 
 
-def _check_triggers(union: TagUnion) -> None:
-    if not union.has_text:
-        return
-    for trigger, other in permutations(union.triggers, 2):
+def _check_triggers(tagged: TaggedText) -> None:
+    for trigger, other in permutations(tagged.triggers, 2):
         if trigger in other:
             raise UnsupportedConstraint(
                 f"the trigger {trigger!r} is part of another", pointer="/triggers"
             )
-    for trigger in union.triggers:
-        if not any(tag.begin.startswith(trigger) for tag in union.tags):
+    for trigger in tagged.triggers:
+        if not any(tag.begin.startswith(trigger) for tag in tagged.tags):
             raise UnsupportedConstraint(
                 f"no tag begins with the trigger {trigger!r}", pointer="/triggers"
             )
-    for tag in union.tags:
-        if not any(tag.begin.startswith(trigger) for trigger in union.triggers if trigger):
+    for tag in tagged.tags:
+        if not any(tag.begin.startswith(trigger) for trigger in tagged.triggers if trigger):
             raise UnsupportedConstraint(
                 f"{tag.begin!r} begins with none of the triggers", pointer=_place(tag, "begin")
             )

@@ -25,11 +25,19 @@ SEEDS: dict[ConstraintKind, str] = {
     ),
     "structural_tag": json.dumps(
         {
-            "type": "tool_union",
-            "tags": [{"begin": "<f>", "schema": {"type": "null"}, "end": "</f>"}],
+            "structures": [{"begin": "<f>", "schema": {"type": "null"}, "end": "</f>"}],
             "triggers": ["<f"],
-            "content": {"schema": {}},
-            "max_calls": 2,
+        }
+    ),
+    "tool_calls": json.dumps(
+        {
+            "calls": [
+                {"begin": "f", "schema": {"type": "object"}, "end": "}"},
+                {"begin": "g(", "schema": {"properties": {"a": {}}}, "end": ")",
+                 "style": "keywords"},
+            ],
+            "opening": "<f>", "separator": ", ", "closing": "", "triggers": ["<f"],
+            "tokens": {"<a>": 2}, "content": "text", "max_calls": 2,
         }
     ),
 }  # fmt: skip

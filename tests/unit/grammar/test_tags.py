@@ -1,4 +1,4 @@
-"""Structural tags: free text, triggers, tags with a schema, and answers instead of them."""
+"""Structural tags: free text, triggers, and tags with a schema."""
 
 import json
 import random
@@ -23,8 +23,8 @@ SET = {"begin": "<f=set>", "schema": {"type": "integer", "maximum": 3}, "end": "
 LEGACY = {"structures": [GET, SET], "triggers": ["<f="]}
 
 
-def union(**changes: Any) -> dict[str, Any]:
-    return {"type": "tool_union", "tags": [GET, SET], "triggers": ["<f="], **changes}
+def tagged(*structures: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    return {**LEGACY, **({"structures": structures} if structures else {}), **changes}
 
 
 def built(engine: GrammarEngine, value: object) -> Matcher:
@@ -54,11 +54,10 @@ def accepted(engine: GrammarEngine, texts: Texts, value: object, *outputs: str) 
         ("<f=set>1</f> <f=", False),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("value", [LEGACY, union()])
 def test_a_trigger_in_free_text_begins_a_tag(
-    llguidance: GrammarEngine, texts: Texts, value: object, text: str, *, is_allowed: bool
+    llguidance: GrammarEngine, texts: Texts, text: str, *, is_allowed: bool
 ) -> None:
-    assert accepted(llguidance, texts, value, text) == [is_allowed]
+    assert accepted(llguidance, texts, LEGACY, text) == [is_allowed]
 
 
 def test_whatever_the_masks_allow_has_no_trigger_but_at_a_tag(
@@ -70,30 +69,6 @@ def test_whatever_the_masks_allow_has_no_trigger_but_at_a_tag(
     for output in outputs:
         text = b"".join(texts.bytes_of(token_id) for token_id in output).decode(errors="replace")
         assert "<f=" not in tag.sub("", text)
-
-
-def test_the_number_of_calls_is_bounded(llguidance: GrammarEngine, texts: Texts) -> None:
-    call = "<f=set>1</f>"
-    value = union(min_calls=1, max_calls=2)
-    outputs = ("text", f"a {call} b", call * 2, call * 3)
-    assert accepted(llguidance, texts, value, *outputs) == [False, True, True, False]
-
-
-def test_without_text_there_are_calls_only(llguidance: GrammarEngine, texts: Texts) -> None:
-    call = "<f=set>1</f>"
-    outputs = ("", "text", f"{call} ", call, call * 2)
-    value = union(content="none", triggers=[])
-    assert accepted(llguidance, texts, value, *outputs) == [False, False, False, True, True]
-
-
-def test_an_answer_of_its_schema_may_stand_instead_of_calls(
-    llguidance: GrammarEngine, texts: Texts
-) -> None:
-    value = union(content={"schema": {"type": "object", "maxProperties": 0}}, max_calls=1)
-    call = "<f=set>1</f>"
-    outputs = ("{}", call, "{}" + call, call + "{}", call * 2, '{"a":1}', "text")
-    found = accepted(llguidance, texts, value, *outputs)
-    assert found == [True, True, False, False, False, False, False]
 
 
 def test_one_begin_may_begin_another(llguidance: GrammarEngine, texts: Texts) -> None:
@@ -132,20 +107,16 @@ def test_schemas_may_be_sent_as_text_and_keep_their_order(
         ({**LEGACY, "x": 1}, "", "no structural tag: .*`x`"),
         ({**LEGACY, "triggers": ["<g"]}, "/triggers", "no tag begins with the trigger '<g'"),
         ({**LEGACY, "triggers": []}, "/structures/0/begin", "begins with none of the triggers"),
-        (union(triggers=["<f=", "f="], tags=[GET, {**SET, "begin": "f=s"}]), "/triggers",
+        (tagged(GET, {**SET, "begin": "f=s"}, triggers=["<f=", "f="]), "/triggers",
          "the trigger 'f=' is part of another"),
-        (union(tags=[GET, GET]), "/tags/1/begin", "two tags begin with '<f=get>'"),
-        (union(tags=[GET, {**GET, "begin": "<f=get>{"}]), "/tags/1/begin", "might be the tag"),
-        (union(tags=[{**GET, "begin": ""}]), "/tags/0/begin", "a tag begins with text"),
-        (union(tags=[{**SET, "end": "0"}]), "/tags/0/end", "a number may not be told"),
-        (union(tags=[{**SET, "end": ""}]), "/tags/0/end", "a number may not be told"),
-        (union(content={"schema": {}}, tags=[{**GET, "begin": "{"}]), "/tags/0/begin",
-         "begins as an answer in JSON may"),
-        (union(content={"schema": {"type": "banana"}}), "/content/schema/type", ""),
-        (union(tags=[GET, {**SET, "schema": {"enum": []}}]), "/tags/1/schema/enum", ""),
-        (union(max_calls=0), "/max_calls", "max_calls must be at least 1"),
-        (union(min_calls=2), "", "no structural tag"),
-        (union(tags=[{**GET, "begin": "\ud800"}]), "", "no structural tag: .*surrogate"),
+        (tagged(GET, GET), "/structures/1/begin", "two tags begin with '<f=get>'"),
+        (tagged(GET, {**GET, "begin": "<f=get>{"}), "/structures/1/begin", "might be the tag"),
+        (tagged({**GET, "begin": ""}), "/structures/0/begin", "a tag begins with text"),
+        (tagged({**SET, "end": "0"}), "/structures/0/end", "a number may not be told"),
+        (tagged({**SET, "end": ""}), "/structures/0/end", "a number may not be told"),
+        (tagged(GET, {**SET, "schema": {"enum": []}}), "/structures/1/schema/enum", ""),
+        (tagged({**GET, "begin": "\ud800"}), "", "no structural tag: .*surrogate"),
+        ({"type": "tool_calls", "calls": []}, "", "no structural tag"),
     ],
 )  # fmt: skip
 def test_what_could_not_be_kept_is_refused_with_its_place(
@@ -159,10 +130,10 @@ def test_what_could_not_be_kept_is_refused_with_its_place(
 
 def test_gaps_of_a_schema_name_its_place_in_the_tag(llguidance: GrammarEngine) -> None:
     schema = {"type": "array", "items": {"type": "integer"}, "uniqueItems": True}
-    value = union(tags=[GET, {**GET, "begin": "<f=all>", "schema": schema}])
+    value = tagged(GET, {**GET, "begin": "<f=all>", "schema": schema})
     spec = ConstraintSpec("structural_tag", json.dumps(value), allows_checked=True)
     (gap,) = llguidance.prepare(spec).gaps
-    assert gap.pointer.startswith("/tags/1/schema")
+    assert gap.pointer.startswith("/structures/1/schema")
     assert gap.keyword == "uniqueItems"
     with pytest.raises(UnsupportedConstraint) as caught:
         llguidance.prepare(ConstraintSpec("structural_tag", json.dumps(value)))
