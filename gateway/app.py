@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from importlib import metadata
+from pathlib import Path
 from typing import Protocol
 
 from fastapi import APIRouter, FastAPI
@@ -17,6 +18,8 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from gateway.auth import ApiKeys, AuthMiddleware
 from gateway.disconnect import DisconnectMiddleware
 from gateway.errors import InvalidRequest
+from gateway.key_file import KeyFileError
+from gateway.key_file_watch import KeyFileWatch
 from gateway.lifecycle import Lifecycle
 from gateway.limiter import Limiter, Limits
 from gateway.middleware import (
@@ -74,6 +77,8 @@ def create_app(
     lifecycle = lifecycle or Lifecycle()
     limiter = _limiter(settings)
     redis = _redis(settings, metrics)
+    keys, key_file = _keys(settings, metrics)
+    own_services = [service for service in (redis, key_file) if service is not None]
     serving = Serving(
         settings,
         models=models,
@@ -85,7 +90,7 @@ def create_app(
         title="radixgate",
         openapi_url=None,
         redirect_slashes=False,
-        lifespan=lambda _app: _running((*([] if redis is None else [redis]), *services, engine)),
+        lifespan=lambda _app: _running((*own_services, *services, engine)),
         exception_handlers={RequestValidationError: _on_validation_error},
     )
     routers = (
@@ -99,7 +104,7 @@ def create_app(
         app.include_router(router)
     app.add_exception_handler(HTTPException, RoutingErrors(_routes(routers)))
     metrics.set_engine_source(lambda: _stats_of(engine))
-    _add_middleware(app, settings, tracing=tracing, metrics=metrics)
+    _add_middleware(app, settings, keys=keys, tracing=tracing, metrics=metrics)
     return app
 
 
@@ -137,6 +142,18 @@ def _redis(settings: Settings, metrics: Metrics) -> RedisLink | None:
         raise SettingsError(f"{variable_of('redis_url')}=(hidden): {error}") from None
 
 
+def _keys(settings: Settings, metrics: Metrics) -> tuple[ApiKeys, KeyFileWatch | None]:
+    """The accepted keys, and what keeps them up to date where there is a key file."""
+    secret = settings.server_secret.encode()
+    if settings.key_file is None:
+        return ApiKeys(settings.api_keys, secret=secret), None
+    watch = KeyFileWatch(Path(settings.key_file), on_reload=metrics.key_file_read)
+    try:
+        return watch.open(settings.api_keys, secret=secret), watch
+    except KeyFileError as error:
+        raise SettingsError(f"{variable_of('key_file')}: {error}") from None
+
+
 def _limiter(settings: Settings) -> Limiter:
     return Limiter(
         Limits(
@@ -158,10 +175,9 @@ async def _running(services: Sequence[Service]) -> AsyncIterator[None]:
 
 
 def _add_middleware(
-    app: FastAPI, settings: Settings, *, tracing: Tracing, metrics: Metrics
+    app: FastAPI, settings: Settings, *, keys: ApiKeys, tracing: Tracing, metrics: Metrics
 ) -> None:
     """From the inside out: the last one added is the first to see a request."""
-    keys = ApiKeys(settings.api_keys, secret=settings.server_secret.encode())
     app.add_middleware(DisconnectMiddleware)
     max_bytes = int(settings.max_body_mb * _MIB)
     app.add_middleware(

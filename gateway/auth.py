@@ -1,14 +1,16 @@
-"""Bearer keys: who may call, and which tenant a key is. Keys never leave this module."""
+"""Bearer keys: who may call, and which account a key is. Keys never leave this module."""
 
 import hashlib
 import hmac
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from gateway.accounts import ANONYMOUS, Account, digest_of
 from gateway.errors import Unauthorized
 from gateway.http_path import route_path
+from gateway.key_file import KeyEntry
 from gateway.request_context import request_context
 from telemetry.metrics import Metrics
 
@@ -16,35 +18,83 @@ from telemetry.metrics import Metrics
 OPEN_PATHS = frozenset({"/health", "/ready"})
 
 
+class DuplicateKey(ValueError):
+    """A key of the key file is accepted already, with other rights."""
+
+
 class ApiKeys:
-    """The accepted keys as digests. Without keys everyone is the same nameless tenant."""
+    """The accepted keys: those of the settings, without limits and each a tenant of its own, and
+    those of the key file, which replace() changes. Without either everyone is the same nameless
+    account.
 
-    def __init__(self, keys: Sequence[str], *, secret: bytes) -> None:
-        self._secret = secret
-        self._digests = [self._digest(key) for key in keys]
+    A caller's key is looked up by its HMAC under the server's secret. How long that takes depends
+    on bits that nobody outside can choose or foresee, so it says nothing about which keys are near.
+    """
 
-    def tenant_of(self, authorization: str | None) -> str:
-        """A short keyed hash of the caller's key, safe to log; "" while no keys are set.
+    def __init__(
+        self,
+        keys: Sequence[str],
+        *,
+        secret: bytes,
+        entries: Iterable[KeyEntry] | None = None,
+    ) -> None:
+        """`entries` None: there is no key file; without any in it nobody may call.
 
-        Raises: Unauthorized.
+        Raises: DuplicateKey.
         """
-        if not self._digests:
-            return ""
+        self._secret = secret
+        self._is_open = not keys and entries is None
+        digests = map(self._of_key, keys)
+        self._simple = {digest: Account(tenant=digest.hex()[:16]) for digest in digests}
+        self._accounts = self._simple
+        self.replace(entries or ())
+
+    def replace(self, entries: Iterable[KeyEntry]) -> None:
+        """What the key file says from now on. Requests that are accepted keep their account.
+
+        Raises: DuplicateKey, and nothing has changed then.
+        """
+        accounts = dict(self._simple)
+        for number, entry in enumerate(entries, start=1):
+            digest = self._keyed(entry.digest)
+            if digest in accounts:
+                raise DuplicateKey(f"key {number}, 'hash': the key is in RADIXGATE_API_KEYS too")
+            accounts[digest] = self._account(entry)
+        self._accounts = accounts
+
+    def account_of(self, authorization: str | None) -> Account:
+        """Raises: Unauthorized."""
+        if self._is_open:
+            return ANONYMOUS
         scheme, _, key = (authorization or "").partition(" ")
         if scheme.lower() != "bearer" or not key.strip():
             raise Unauthorized(
                 "You didn't provide an API key. Send it as a header: Authorization: Bearer KEY"
             )
-        digest = self._digest(key.strip())
-        # Every key is compared, so that the time taken says nothing about which one is near.
-        matches = [hmac.compare_digest(digest, known) for known in self._digests]
-        if not any(matches):
+        account = self._accounts.get(self._of_key(key.strip()))
+        if account is None:
             raise Unauthorized("Incorrect API key provided.")
-        return digest.hex()[:16]
+        return account
 
-    def _digest(self, key: str) -> bytes:
-        data = key.encode("utf-8", "surrogateescape")
-        return hmac.new(self._secret, b"api-key\x00" + data, hashlib.sha256).digest()
+    def _account(self, entry: KeyEntry) -> Account:
+        """The tenant's hash is of this server's secret; its counters are common to all servers."""
+        name = entry.tenant.encode()
+        return Account(
+            tenant=self._hmac(b"tenant\x00" + name).hex()[:16],
+            counter=hashlib.sha256(b"tenant\x00" + name).hexdigest()[:32],
+            role=entry.role,
+            models=entry.models,
+            limits=entry.limits,
+        )
+
+    def _of_key(self, key: str) -> bytes:
+        return self._keyed(digest_of(key))
+
+    def _keyed(self, digest: bytes) -> bytes:
+        return self._hmac(b"api-key\x00" + digest)
+
+    def _hmac(self, data: bytes) -> bytes:
+        return hmac.digest(self._secret, data, "sha256")
 
 
 class AuthMiddleware:
@@ -57,13 +107,13 @@ class AuthMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and route_path(scope) not in OPEN_PATHS:
-            request_context(scope).tenant = self._tenant(Headers(scope=scope))
+            request_context(scope).account = self._account(Headers(scope=scope))
         await self._app(scope, receive, send)
 
-    def _tenant(self, headers: Headers) -> str:
+    def _account(self, headers: Headers) -> Account:
         """Refusals are counted and not traced: a trace for each would be a stranger's to fill."""
         try:
-            return self._keys.tenant_of(headers.get("authorization"))
+            return self._keys.account_of(headers.get("authorization"))
         except Unauthorized as error:
             self._metrics.rejected(error.code or error.type)
             raise

@@ -19,6 +19,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from gateway.grammar_commands import run_grammar_command
 
         return run_grammar_command(parsed)
+    if parsed.command == "key":
+        from gateway.key_commands import run_key_command
+
+        return run_key_command(parsed)
     options = vars(parsed)
     options.pop("command")
     try:
@@ -63,6 +67,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     _add_bench(grammar_commands)
     _add_explain(grammar_commands)
+    key = commands.add_parser("key", help="keys for the key file")
+    key_commands = key.add_subparsers(dest="key_command", required=True, metavar="COMMAND")
+    key_commands.add_parser("new", help="a fresh random key, and its hash for the key file")
+    key_commands.add_parser("hash", help="the hash of a key that is read from standard input")
     return parser
 
 

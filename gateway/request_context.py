@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 
 from starlette.types import Scope
 
+from gateway.accounts import ANONYMOUS, Account
+
 if TYPE_CHECKING:
     from gateway.observation import Observation
 
@@ -14,18 +16,23 @@ _KEY = "radixgate"
 
 @dataclass(eq=False, slots=True)
 class RequestContext:
-    """`response_headers` are added to whatever response is sent, an error's too. `tenant` is ""
-    while no keys are set. `observation` is None on paths that are not traced."""
+    """`response_headers` are added to whatever response is sent, an error's too. `account` is
+    whose key it came with. `observation` is None on paths that are not traced."""
 
     request_id: str
     response_headers: dict[str, str] = field(default_factory=dict)
-    tenant: str = ""
+    account: Account = ANONYMOUS
     observation: "Observation | None" = None
 
     def rename(self, request_id: str) -> None:
         """The name that the request's body gives itself."""
         self.request_id = request_id
         self.response_headers[REQUEST_ID_HEADER] = request_id
+
+    @property
+    def tenant(self) -> str:
+        """A hash that is safe to log."""
+        return self.account.tenant
 
     @property
     def log_fields(self) -> dict[str, str]:

@@ -104,6 +104,9 @@ class Settings(BaseModel):
         "accepted bearer keys, each a tenant with a cache of its own; absent = no keys needed",
         default=(),
     )
+    key_file: str | None = setting(
+        None, "YAML file of hashed keys with tenants and limits, read again when it changes"
+    )
     redis_url: str | None = secret(
         "a Redis that several servers share, such as redis://HOST:6379/0; absent = none",
         default=None,

@@ -80,6 +80,12 @@ class Metrics:
             ["reason"],
             registry=self._registry,
         )
+        self._key_file_reads = Counter(
+            names.METRIC_KEY_FILE_READS,
+            "Times that a changed key file was read; outcome is ok or error (the old keys stay).",
+            ["outcome"],
+            registry=self._registry,
+        )
         self._redis_failures = Counter(
             names.METRIC_REDIS_FAILURES,
             "Calls to Redis that failed or were not answered in time; counting went on without it.",
@@ -167,6 +173,9 @@ class Metrics:
 
     def rejected(self, reason: str) -> None:
         self._rejected.labels(reason=self._reasons.admit(reason)).inc()
+
+    def key_file_read(self, is_ok: bool) -> None:
+        self._key_file_reads.labels(outcome="ok" if is_ok else "error").inc()
 
     def redis_failed(self) -> None:
         self._redis_failures.inc()
