@@ -27,6 +27,9 @@ _BACKENDS: dict[str, EngineChoice] = {
 # vLLM's options after a colon: what they ask for is so in any case.
 _BACKEND_OPTIONS = frozenset({"no-fallback", "disable-any-whitespace"})
 
+# Of Responses, where an error names the part and not all of `text`.
+TEXT_FORMAT = "text.format"
+
 Reading = tuple[ConstraintKind, str]
 
 
@@ -85,7 +88,9 @@ def _found(fields: ConstraintFields) -> Iterator[tuple[str, Reading]]:
         value: Any = fields
         for step in name.split("."):
             # `json` is a method of the models.
-            value = None if value is None else getattr(value, "json_" if step == "json" else step)
+            step = "json_" if step == "json" else step
+            # Not every endpoint has every field.
+            value = None if value is None else getattr(value, step, None)
         reading = None if value is None else read(value)
         if reading is not None:
             yield name, reading
@@ -100,6 +105,15 @@ def _response_format(value: Any) -> Reading | None:
         case "structural_tag":
             tags = {"structures": value.structures, "triggers": value.triggers}
             return "structural_tag", _json_text(tags)
+    return None
+
+
+def _text_format(value: Any) -> Reading | None:
+    match value.type:
+        case "json_schema":
+            return "json_schema", _json_text(value.schema_)
+        case "json_object":
+            return "json_object", ""
     return None
 
 
@@ -131,6 +145,7 @@ def _grammar(value: Any) -> Reading:
 # Every field that is a constraint.
 _READERS: dict[str, Callable[[Any], Reading | None]] = {
     "response_format": _response_format,
+    TEXT_FORMAT: _text_format,
     "structured_outputs.json": _schema,
     "structured_outputs.regex": _regex,
     "structured_outputs.choice": _choice,
@@ -232,4 +247,4 @@ def _two_constraints(*names: str) -> InvalidRequest:
 
 def _top(name: str) -> str:
     """The parameter that a name with dots belongs to."""
-    return name.partition(".")[0]
+    return name if name == TEXT_FORMAT else name.partition(".")[0]
