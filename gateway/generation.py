@@ -4,7 +4,7 @@ Routes know only this module. The embedded runtime stands behind
 `TokenGenerator` (token_generator.py); a foreign engine will be another Generator over HTTP.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -157,6 +157,17 @@ class PreparedGeneration:
 
 
 @dataclass(frozen=True, slots=True)
+class TokenizedPrompt:
+    """What a prompt of text is to the model: a conversation is its text. `pieces` are the
+    vocabulary's own spellings of the tokens, where asked for."""
+
+    text: str
+    token_ids: tuple[int, ...]
+    max_model_len: int
+    pieces: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class LogprobEntry:
     """One token. `raw` are its bytes; `top` the k best, best first. Log-probabilities are finite,
     as JSON has no infinity; the first token of a prompt has none."""
@@ -254,7 +265,7 @@ class Capabilities:
 
 
 class Generator(Protocol):
-    """A served model as routes see it."""
+    """What answers a request."""
 
     @property
     def capabilities(self) -> Capabilities: ...
@@ -269,4 +280,21 @@ class Generator(Protocol):
         """Runs it. Closing the iterator early aborts the request in the runtime.
 
         Raises: a GatewayError.
+        """
+
+
+class ServedModel(Generator, Protocol):
+    """A model as routes find it: it answers, and says what text is to it."""
+
+    async def tokenize(self, prompt: Prompt, *, with_pieces: bool = False) -> TokenizedPrompt:
+        """A prompt of text as it is: neither cut nor refused for its length, and without what an
+        answer to it would need.
+
+        Raises: a GatewayError with status 400 or 503.
+        """
+
+    async def detokenize(self, token_ids: Sequence[int]) -> str:
+        """The text of tokens, control tokens as they are written.
+
+        Raises: InvalidRequest naming an id that the model does not have.
         """

@@ -25,7 +25,9 @@ from gateway.generation import (
     ChatPrompt,
     GenerationRequest,
     PreparedGeneration,
+    Prompt,
     TextPrompt,
+    TokenizedPrompt,
 )
 from gateway.prompt_encoding import PromptEncoder, PromptLimits, check_ids
 from gateway.reasoning import Markers
@@ -88,6 +90,15 @@ class Preparation:
         """As Generator.prepare()."""
         async with self._deadline(request):
             return await self._prepare(request)
+
+    async def tokenize(self, prompt: Prompt, *, with_pieces: bool) -> TokenizedPrompt:
+        """As Generator.tokenize()."""
+        limits = PromptLimits(self._max_model_len())
+        return await self._encoder.tokenize(prompt, limits, with_pieces=with_pieces)
+
+    async def detokenize(self, token_ids: Sequence[int]) -> str:
+        """As Generator.detokenize()."""
+        return await self._encoder.detokenize(token_ids)
 
     async def _prepare(self, request: GenerationRequest) -> PreparedGeneration:
         limit = self._max_model_len()

@@ -6,16 +6,19 @@ import asyncio
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 from gateway.chat_template import ChatTemplate
 from gateway.errors import ContextLengthExceeded, InvalidRequest
 from gateway.fill_in_middle import find_fim_tokens
-from gateway.generation import ChatPrompt, Prompt, TextPrompt
+from gateway.generation import ChatPrompt, Prompt, TextPrompt, TokenizedPrompt
 from gateway.message_shapes import Message
 from gateway.tokenizer import Tokenizer
 
 # Above this many characters a request's prompts are made in a worker: about 10 ms of the loop.
 MAX_INLINE_CHARS = 50_000
+# As much work when tokens are turned back into text.
+MAX_INLINE_TOKENS = 100_000
 NUM_WORKERS = 2
 # What a prompt, message or part costs beside its text, so that many empty ones count too.
 OVERHEAD_CHARS = 100
@@ -74,6 +77,40 @@ class PromptEncoder:
             adds_generation_prompt=prompt.adds_generation_prompt,
             continues_last=prompt.continues_last,
         )
+
+    async def tokenize(
+        self, prompt: Prompt, limits: PromptLimits, *, with_pieces: bool
+    ) -> TokenizedPrompt:
+        """A prompt of text as it is, whatever its length; the limits are only told.
+
+        Raises: InvalidRequest.
+        """
+        tokenize = partial(self._tokenize, prompt, limits, with_pieces=with_pieces)
+        if _num_chars(prompt) <= MAX_INLINE_CHARS:
+            return tokenize()
+        return await asyncio.get_running_loop().run_in_executor(self._workers, tokenize)
+
+    async def detokenize(self, token_ids: Sequence[int]) -> str:
+        """Raises: InvalidRequest naming an id that the model does not have."""
+        detokenize = partial(self._detokenize, token_ids)
+        if len(token_ids) <= MAX_INLINE_TOKENS:
+            return detokenize()
+        return await asyncio.get_running_loop().run_in_executor(self._workers, detokenize)
+
+    def _tokenize(
+        self, prompt: Prompt, limits: PromptLimits, *, with_pieces: bool
+    ) -> TokenizedPrompt:
+        if isinstance(prompt, ChatPrompt):
+            text, param = self.render(prompt), "messages"
+        else:
+            text, param = prompt.text or "", "prompt"
+        token_ids = self._tokenizer.encode(text, add_special=prompt.adds_special, param=param)
+        pieces = tuple(map(self._tokenizer.piece, token_ids)) if with_pieces else None
+        return TokenizedPrompt(text, tuple(token_ids), limits.max_model_len, pieces)
+
+    def _detokenize(self, token_ids: Sequence[int]) -> str:
+        check_ids(token_ids, vocab_size=self._tokenizer.vocab_size, param="tokens")
+        return self._tokenizer.decode(token_ids)
 
     async def _token_ids(
         self, prompt: Prompt, limits: PromptLimits, *, is_long: bool

@@ -4,7 +4,7 @@ prepare() is preparation.py, generate() is generation_run.py; this ties them to 
 """
 
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import get_args
 
 from gateway.answer_check import AnswerChecks
@@ -15,6 +15,8 @@ from gateway.generation import (
     GenerationEvent,
     GenerationRequest,
     PreparedGeneration,
+    Prompt,
+    TokenizedPrompt,
 )
 from gateway.generation_run import GenerationRun
 from gateway.preparation import ConstraintChecker, Preparation
@@ -25,7 +27,7 @@ from runtime.token_engine import TokenEngine
 
 
 class TokenGenerator:
-    """Implements gateway.generation.Generator. Starts and stops neither engine nor probe.
+    """Implements gateway.generation.ServedModel. Starts and stops neither engine nor probe.
 
     `stop` strings do not apply to a constrained output: a hit could end it before it fits its
     constraint. prepare() then names `stop` in `ignored`.
@@ -91,6 +93,14 @@ class TokenGenerator:
         return GenerationRun(
             prepared, engine=engine, tokenizer=self._tokenizer, check=check, clock=self._clock
         ).events()
+
+    async def tokenize(self, prompt: Prompt, *, with_pieces: bool = False) -> TokenizedPrompt:
+        """Raises: InvalidRequest; Overloaded while the model is loaded."""
+        return await self._preparation.tokenize(prompt, with_pieces=with_pieces)
+
+    async def detokenize(self, token_ids: Sequence[int]) -> str:
+        """Raises: InvalidRequest naming an id that the model does not have."""
+        return await self._preparation.detokenize(token_ids)
 
     def close(self) -> None:
         """Ends the workers for long prompts and answers."""

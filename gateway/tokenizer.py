@@ -6,6 +6,7 @@ that owns the messages owns the roles too, so this is no boundary between client
 
 import json
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import tokenizers
@@ -51,6 +52,17 @@ class Tokenizer:
             if token_ids[:1] != [self.bos_token_id]:
                 return [self.bos_token_id, *token_ids]
         return token_ids
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        """The text of tokens, control tokens as they are written. What is no whole character
+        becomes U+FFFD; ids that the tokenizer does not know are nothing."""
+        text: str = self._tokenizer.decode(token_ids, skip_special_tokens=False)
+        return text
+
+    def piece(self, token_id: int) -> str:
+        """The vocabulary's own spelling of a token; nothing for an id it does not know."""
+        piece: str | None = self._tokenizer.id_to_token(token_id)
+        return piece or ""
 
     def min_num_tokens(self, text: str) -> int:
         """Tokens that the text has at the least, told from its length alone; 0 where this
