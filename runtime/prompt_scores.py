@@ -18,8 +18,8 @@ from runtime.hardware import to_device, to_host
 from runtime.messages import TokenLogprob
 
 # So many logits are there at a time (16 MB, and as much for what is made of them), whatever the
-# length of the prompt. runtime/native/decoder.h has the same bound.
-_MAX_LOGITS = 1 << 22
+# length of the prompt.
+MAX_LOGITS = 1 << 22
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,11 @@ class TokenScores:
         )
 
 
+def max_logit_rows(vocab_size: int) -> int:
+    """How many rows of logits are made of hidden states at a time."""
+    return max(1, MAX_LOGITS // vocab_size)
+
+
 def scored_places(batch: ScheduledBatch) -> Iterator[int]:
     """Where, among all tokens of the batch, the logits are that the scores are taken from."""
     first_token = 0
@@ -69,7 +74,7 @@ def score_tokens(
     token_ids = np.array([one for tokens in wanted for one in tokens.token_ids], dtype=np.int64)
     num_best = max(tokens.num_best for tokens in wanted)
     targets = to_device(token_ids, hidden.device)
-    num_rows = max(1, _MAX_LOGITS // vocab_size)
+    num_rows = max_logit_rows(vocab_size)
     slices = [slice(start, start + num_rows) for start in range(0, len(token_ids), num_rows)]
     found = [_score(project(hidden[part]), targets[part], num_best) for part in slices]
     words = to_host(torch.cat(found))  # [N, 1 + 2 K]

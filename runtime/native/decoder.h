@@ -46,14 +46,12 @@ class Decoder {
         if (on_all) threads_.note(Clock::now() - start, waited);
     }
 
-    // Of the last step's tokens: a few rows of logits at a time, whatever their number.
     void score(const Scores &scores) {
-        const int max_rows = std::max(1, kMaxLogits / m_.vocab_size);
-        float *logits = score_buffer_.at_least(
-            (size_t)std::min(max_rows, scores.num_scored) * m_.vocab_size);
+        const int most = std::min(scores.max_rows, scores.num_scored);
+        float *logits = score_buffer_.at_least((size_t)most * m_.vocab_size);
         best_.resize((size_t)pool_.num_threads() * scores.num_best);
-        for (int first = 0; first < scores.num_scored; first += max_rows) {
-            const int num_rows = std::min(max_rows, scores.num_scored - first);
+        for (int first = 0; first < scores.num_scored; first += most) {
+            const int num_rows = std::min(most, scores.num_scored - first);
             pool_.run(threads_.wants_all(), [&](int thread) {
                 project_rows(thread, scores.places + first, num_rows, logits);
                 pool_.barrier(thread);
@@ -66,9 +64,6 @@ class Decoder {
     }
 
   private:
-    // Of a slice of what is scored: 16 MB, as in runtime/prompt_scores.py.
-    static constexpr int kMaxLogits = 1 << 22;
-
     struct Routed {
         int token;
         float weight;

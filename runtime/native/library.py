@@ -135,6 +135,7 @@ class Scores(ctypes.Structure):
     _fields_ = [
         ("num_scored", c_int32),
         ("num_best", c_int32),
+        ("max_rows", c_int32),
         ("places", c_void_p),
         ("token_ids", c_void_p),
         ("own", c_void_p),

@@ -23,7 +23,7 @@ from runtime.native import library as c
 from runtime.native.blocks import BLOCK_LEN
 from runtime.native.packed_weights import PackedMatrix, PackedWeights
 from runtime.pool_limits import PoolLimits
-from runtime.prompt_scores import TokenScores
+from runtime.prompt_scores import TokenScores, max_logit_rows
 
 KV_DTYPE = torch.bfloat16
 KV_LAYOUT_VERSION = 2  # goes up when the order of bytes inside a page changes
@@ -127,6 +127,7 @@ class NativeDecoder:
         c_scores = c.Scores(
             num_scored=num_scored,
             num_best=num_best,
+            max_rows=max_logit_rows(self._spec.vocab_size),
             places=c_places.ctypes.data,
             token_ids=c_token_ids.ctypes.data,
             own=own.ctypes.data,

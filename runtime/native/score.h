@@ -8,11 +8,13 @@
 #include "simd.h"
 
 // Tokens whose probability behind others of the last step is wanted. places: [num_scored], where
-// among all tokens of the step those others are; token_ids: [num_scored]. To be filled: own,
-// [num_scored]; best and best_ids, [num_scored, num_best], best first, of equal ones the lower id.
+// among all tokens of the step those others are; token_ids: [num_scored]. Not more than `max_rows`
+// rows of logits are there at a time. To be filled: own, [num_scored]; best and best_ids,
+// [num_scored, num_best], best first, of equal ones the lower id.
 struct Scores {
     int32_t num_scored;
     int32_t num_best;  // at most V
+    int32_t max_rows;  // at least 1
     const int32_t *places;
     const int32_t *token_ids;
     float *own;

@@ -224,6 +224,26 @@ void choose_tokens(Random &random, Memory &memory, const Batch &batch, int vocab
               memory.take<int32_t>(batch.num_sampled), memory.take<float>(batch.num_sampled));
 }
 
+bool score_tokens(Random &random, Memory &memory, void *decoder, const Batch &batch,
+                  int vocab_size) {
+    std::vector<int32_t> places, token_ids;
+    for (int place = 0; place < batch.num_tokens; ++place) {
+        if (random.chance(2)) continue;
+        places.push_back(place);
+        token_ids.push_back(random.between(0, vocab_size - 1));
+    }
+    const int num_best = random.chance(3) ? vocab_size : random.between(0, std::min(9, vocab_size));
+    const Scores scores{(int)places.size(),
+                        num_best,
+                        random.between(1, 20),
+                        memory.copy(places),
+                        memory.copy(token_ids),
+                        memory.take<float>(places.size()),
+                        memory.take<float>(places.size() * num_best),
+                        memory.take<int32_t>(places.size() * num_best)};
+    return places.empty() || rg_score(decoder, &scores);
+}
+
 bool run_model(int seed) {
     Random random(seed);
     Memory memory;
@@ -234,6 +254,7 @@ bool run_model(int seed) {
         const RandomBatch made_batch(random, memory, model);
         if (!rg_step(decoder, &made_batch.batch)) return false;
         choose_tokens(random, memory, made_batch.batch, model.vocab_size);
+        if (!score_tokens(random, memory, decoder, made_batch.batch, model.vocab_size)) return false;
         const Layer &layer = model.layers[0];
         const PagedKv kv{layer.keys, layer.values, model.num_kv_heads, model.head_dim,
                          model.page_size};
