@@ -108,14 +108,16 @@ class Serving:
     async def read(
         self, request: Request, rules: ParameterRules, to_wanted: ToWanted[WantedT]
     ) -> WantedT:
-        """What the body asks for, as BodyReader.read() gives it.
+        """What the body asks for, as BodyReader.read() gives it, of a model that the key may use.
 
-        Raises: a GatewayError with status 400, 408, 413, 415 or 503.
+        Raises: a GatewayError with status 400, 404, 408, 413, 415 or 503.
         """
         wanted = await self.bodies.read(request, rules, to_wanted)
+        context = request_context(request.scope)
         request_id = given_request_id(wanted.fields)
         if request_id is not None:
-            request_context(request.scope).rename(request_id)
+            context.rename(request_id)
+        self._models.open_to(context.account).id_of(wanted.fields.model)
         return wanted
 
     def answer(

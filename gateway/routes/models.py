@@ -3,11 +3,13 @@
 import msgspec
 from fastapi import APIRouter
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.responses import Response
 
 from gateway.http_path import READ_METHODS
 from gateway.middleware import JSONBody
 from gateway.registry import ModelRegistry
+from gateway.request_context import request_context
 
 
 class ModelCard(msgspec.Struct, frozen=True):
@@ -31,16 +33,16 @@ def models_router(models: ModelRegistry) -> APIRouter:
     router = APIRouter()
 
     @router.api_route("/v1/models", methods=READ_METHODS)
-    async def list_models() -> Response:
-        return JSONBody(ModelList([_card(models, name) for name in models.names]))
+    async def list_models(request: Request) -> Response:
+        seen = models.open_to(request_context(request.scope).account)
+        return JSONBody(ModelList([_card(seen, name) for name in seen.names]))
 
     # Ids may hold slashes, which clients send raw or percent-encoded.
     @router.api_route("/v1/models/{model:path}", methods=READ_METHODS)
-    async def retrieve_model(model: str) -> Response:
+    async def retrieve_model(request: Request, model: str) -> Response:
         if not model:
             raise HTTPException(404)
-        models.find(model)
-        return JSONBody(_card(models, model))
+        return JSONBody(_card(models.open_to(request_context(request.scope).account), model))
 
     return router
 
