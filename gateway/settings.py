@@ -112,6 +112,15 @@ class Settings(BaseModel):
         default=None,
         min_length=1,
     )
+    response_store_max: int = setting(
+        1000, "responses kept in memory for previous_response_id and GET; 0 = none is", ge=0
+    )
+    response_store_mb: float = setting(
+        64.0, "memory of kept responses; who keeps the most makes room first", unit="MiB", gt=0
+    )
+    response_store_ttl_s: float = setting(
+        86400.0, "how long a response is kept after its last use, also in Redis", unit="s", gt=0
+    )
     server_secret: str = secret(
         "secret behind the tenants' cache salts, 16 characters or more; absent = random per start",
         default_factory=lambda: secrets.token_hex(32),
