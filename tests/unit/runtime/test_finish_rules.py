@@ -101,3 +101,30 @@ def test_a_token_outside_of_the_grammar_is_never_appended() -> None:
     with pytest.raises(ConstraintFailed, match="token 9"):
         RULES.take(sequence, 9)
     assert sequence.token_ids == [1]
+
+
+def test_what_would_complete_a_bad_word_is_forbidden_behind_the_answer_so_far() -> None:
+    """The prompt ends with 2, 3, which begins no word."""
+    sampling = Sampling(max_tokens=9, bad_words=((8,), (2, 3, 4), (7, 6), (3, 9)))
+    assert RULES.forbidden_ids(unconstrained(sampling)) == (8,)
+    assert RULES.forbidden_ids(unconstrained(sampling, output=(7,))) == (6, 8)
+    assert RULES.forbidden_ids(unconstrained(sampling, output=(2, 3))) == (4, 8, 9)
+
+
+def test_a_bad_word_may_begin_in_what_an_answer_goes_on_from() -> None:
+    sampling = Sampling(max_tokens=9, bad_words=((7, 6),))
+    sequence = make_sequence([1], sampling=sampling, output_prefix=[7])
+    assert RULES.forbidden_ids(sequence) == (6,)
+
+
+def test_bad_words_are_forbidden_beside_an_early_end() -> None:
+    sampling = Sampling(max_tokens=9, bad_words=((8,), (95,)), min_tokens=1)
+    assert RULES.forbidden_ids(unconstrained(sampling)) == (8, 95, EOS)
+
+
+def test_the_error_of_a_choice_without_a_token_names_what_it_asked_for() -> None:
+    sampling = Sampling(max_tokens=9, allowed_token_ids=(1,), bad_words=((1,),))
+    error = RULES.nothing_left(unconstrained(sampling))
+    assert str(error) == "allowed_token_ids and bad_words leave no token to sample"
+    assert str(RULES.nothing_left(constrained([1]))).startswith("the constraint and min_tokens and")
+    assert "scores of the model" in str(RULES.nothing_left(unconstrained(Sampling(max_tokens=1))))

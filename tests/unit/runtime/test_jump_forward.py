@@ -121,3 +121,18 @@ def test_only_what_the_matcher_accepts_is_appended() -> None:
     sequence.matcher = RefusingMatcher([[5], FREE], 2)
     assert opened(sequence) == [5]
     assert RULES.take(sequence, 4) == Ending("stop")
+
+
+def test_who_wants_no_token_gets_none_forced() -> None:
+    assert opened(constrained([5], [6], FREE, sampling=Sampling(max_tokens=0))) == []
+
+
+def test_a_token_that_the_client_does_not_allow_is_left_to_the_sampler() -> None:
+    sampling = Sampling(max_tokens=9, allowed_token_ids=(3, 5, 7))
+    assert opened(constrained([5], [6], [7], FREE, sampling=sampling)) == [5]
+    assert followed(constrained(FREE, [5], [7], [6], FREE, sampling=sampling), 3) == ([5, 7], None)
+
+
+def test_a_word_that_a_grammar_forces_is_no_bad_word() -> None:
+    sampling = Sampling(max_tokens=9, bad_words=((6,), (5, 6)))
+    assert opened(constrained([5], [6], FREE, sampling=sampling)) == [5, 6]

@@ -3,6 +3,7 @@
 from runtime.finish_rules import Ending
 from runtime.messages import Abort, EngineFault, ErrorCode, TokenLogprob
 from runtime.outbox import Outbox
+from runtime.request import Sequence
 from tests.engine_harness import GATEWAY, make_sequence
 
 FAULT = EngineFault(ErrorCode.INVALID_REQUEST, "no")
@@ -63,3 +64,29 @@ def test_an_abort_takes_back_only_what_it_names() -> None:
     outbox.drop_rejections(b"a", Abort("x", 1))
     outbox.drop_rejections(b"b")
     assert [event.choice for event in outbox.take()[b"a"]] == [0]
+
+
+def scored_sequence() -> Sequence:
+    sequence = make_sequence([1, 2, 3], num_prompt_logprobs=0)
+    sequence.add_scores([TokenLogprob(-1.5), TokenLogprob(-2.5)])
+    return sequence
+
+
+def test_the_first_token_brings_the_scores_of_the_prompt() -> None:
+    outbox, sequence = Outbox(), scored_sequence()
+    events = []
+    for token_id in (8, 9):
+        outbox.add_phases(sequence)
+        events += outbox.take()[GATEWAY]
+        outbox.add_tokens(sequence, [token_id], None)
+        events += outbox.take()[GATEWAY]
+    scores = [[score.logprob for score in event.prompt_logprobs] for event in events]
+    assert scores == [[], [-1.5, -2.5], [], []]
+
+
+def test_the_end_of_a_choice_without_a_token_brings_them_too() -> None:
+    outbox, sequence = Outbox(), scored_sequence()
+    outbox.add_finish(sequence, Ending("length"))
+    ((event,),) = outbox.take().values()
+    assert [score.logprob for score in event.prompt_logprobs] == [-1.5, -2.5]
+    assert (event.token_ids, event.finish_reason) == ([], "length")

@@ -2,6 +2,7 @@
 
 import json
 from itertools import count
+from typing import Any
 
 import numpy as np
 
@@ -111,3 +112,45 @@ def test_what_may_not_come_first_is_forbidden_beside_what_is_forbidden_anyway() 
     assert planner.plan([sequence]).rows[0].forbid_ids == (5, 7, EOS)
     sequence.token_ids += [6]
     assert planner.plan([sequence]).rows[0].forbid_ids == (EOS,)
+
+
+def limited(key: int, matcher: ScriptMatcher | None = None, **limits: Any) -> Sequence:
+    sequence = make_sequence([1], key=key, sampling=Sampling(max_tokens=9, **limits))
+    sequence.matcher = matcher
+    return sequence
+
+
+def test_what_a_client_allows_is_a_mask_without_what_is_forbidden() -> None:
+    """Nothing gives way there: an unconstrained row of which nothing is left gets no token."""
+    plan = make_planner().plan(
+        [
+            limited(1, allowed_token_ids=(3, 31, 40, EOS)),
+            limited(2, allowed_token_ids=(3, EOS), bad_words=((3,),), min_tokens=1),
+            limited(3, bad_words=((3,), (40,))),
+        ]
+    )
+    assert plan.masks is not None
+    assert [bits(row) for row in plan.masks] == [[3, 31, 40, EOS], []]
+    assert [row.mask for row in plan.rows] == [0, 1, None]
+    assert [row.forbid_ids for row in plan.rows] == [(), (), (3, 40)]
+
+
+def test_of_a_grammars_mask_what_the_client_allows_is_left() -> None:
+    """What is forbidden gives way to the grammar, so the sampler has to know of both."""
+    script = ScriptMatcher([[3, 31, 40], [5]], 2)
+    sequence = limited(1, script, allowed_token_ids=(31, 40, 50), bad_words=((40,),))
+    plan = make_planner().plan([sequence])
+    assert plan.masks is not None
+    assert bits(plan.masks[0]) == [31, 40]
+    assert plan.rows[0].forbid_ids == (40,)
+
+
+def test_without_its_grammars_mask_a_row_keeps_to_what_the_client_allows() -> None:
+    sequence = make_sequence(
+        [1], sampling=Sampling(max_tokens=9, allowed_token_ids=(3, 5)), first_forbidden=(5,)
+    )
+    sequence.matcher = ScriptMatcher([[3, 31, 40], [5]], 2)
+    plan = make_planner().plan([sequence], without_mask=[sequence])
+    assert plan.masks is not None
+    assert bits(plan.masks[0]) == [3]
+    assert sequence.phases.mask_time_ns == 0

@@ -1,8 +1,9 @@
 """Who runs in a step, with how many tokens, in which pages."""
 
 from prefix_cache import PrefixCache
+from runtime.batch import ScoredTokens
 from runtime.counters import Counters
-from runtime.messages import Sampling
+from runtime.messages import Sampling, TokenLogprob
 from runtime.phases import QueueReason
 from runtime.request import MAX_DECODE_TOKENS, Sequence, SequenceState
 from runtime.schedule import Schedule
@@ -328,3 +329,25 @@ def test_only_what_was_computed_is_kept_when_a_sequence_ends_between_chunks() ->
     bench.step()
     bench.scheduler.end(sequence)
     assert bench.cache.peek(b"", [3, *range(69)]) == 20
+
+
+def test_no_page_is_taken_whose_logits_are_wanted() -> None:
+    bench = Bench(budget=200)
+    bench.run_once(70, key=0)
+    scored = make_sequence([0, *range(69)], key=1, num_prompt_logprobs=2)
+    bench.scheduler.add(scored)
+    row = next(row for row in bench.step().batch.rows if row.key == 1)
+    assert (row.start, len(row.token_ids), scored.num_cached_tokens) == (0, 70, 0)
+    assert bench.counters.cached_tokens == 0
+
+
+def test_what_was_scored_before_a_preemption_is_matched_again() -> None:
+    bench = Bench(budget=200)
+    bench.run_once(70, key=0)
+    scored = make_sequence([0, *range(69)], key=1, num_prompt_logprobs=2)
+    scored.add_scores([TokenLogprob(-1.0)] * 40)
+    scored.num_provided_tokens = 40
+    bench.scheduler.add(scored)
+    row = next(row for row in bench.step().batch.rows if row.key == 1)
+    assert (row.start, scored.num_cached_tokens) == (40, 0)
+    assert row.scored == ScoredTokens(0, tuple(range(40, 69)), num_best=2)

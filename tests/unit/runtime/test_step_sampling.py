@@ -117,6 +117,34 @@ def test_where_text_is_forced_the_mask_says_in_which_tokens() -> None:
     assert matcher.num_masks == 1
 
 
+def test_a_winner_that_the_client_does_not_allow_is_not_even_tried() -> None:
+    sampling = Sampling(9, temperature=0.0, allowed_token_ids=(5, 80, 90))
+    matcher, executor = CountingMatcher([FREE, FREE]), LogitsExecutor(best(4))
+    assert run(executor, [sequence_of(matcher, sampling=sampling)]) == [5]
+    assert (matcher.num_masks, len(executor.plans)) == (0, 1)
+
+
+def test_a_grammar_and_allowed_tokens_that_share_none_leave_none() -> None:
+    sampling = Sampling(9, temperature=0.0, allowed_token_ids=(80, 90))
+    for tries_first in (True, False):
+        sequences = [
+            sequence_of(CountingMatcher([FREE, FREE]), sampling=sampling),
+            sequence_of(CountingMatcher([FREE, FREE]), key=1),
+        ]
+        assert run(LogitsExecutor(best(4, 4)), sequences, tries_first=tries_first) == [None, 4]
+
+
+def test_bad_words_give_way_to_a_grammar_that_leaves_nothing_else() -> None:
+    cases: list[tuple[tuple[tuple[int, ...], ...], int]] = [
+        (((4,), (3,)), 5),
+        (((4,), (3,), (5,)), 4),
+    ]
+    for words, token_id in cases:
+        sampling = Sampling(9, temperature=0.0, bad_words=words)
+        matcher = CountingMatcher([FREE, FREE])
+        assert run(LogitsExecutor(best(4)), [sequence_of(matcher, sampling=sampling)]) == [token_id]
+
+
 def test_on_a_device_that_computes_meanwhile_masks_are_filled_at_once() -> None:
     matcher, executor = CountingMatcher([FREE, FREE]), LogitsExecutor(best(4))
     assert run(executor, [sequence_of(matcher)], tries_first=False) == [4]
@@ -172,10 +200,12 @@ SAMPLINGS = st.builds(
     min_tokens=st.sampled_from([0, 3]),
     ignore_eos=st.booleans(),
     num_logprobs=st.sampled_from([None, 2]),
+    allowed_token_ids=st.none() | st.lists(st.integers(0, EOS), min_size=1, max_size=60).map(tuple),
+    bad_words=st.lists(st.integers(0, EOS).map(lambda one: (one,)), max_size=50).map(tuple),
 )
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=120, deadline=None, derandomize=True)
 @given(st.lists(SAMPLINGS, min_size=1, max_size=6), st.integers(0, 999))
 def test_tried_or_masked_at_once_the_outcomes_are_the_same(
     samplings: list[Sampling], seed: int

@@ -280,3 +280,10 @@ def test_patience_ends_even_if_the_leader_does_not_move() -> None:
 
 def test_a_sequence_that_decodes_leads_nobody() -> None:
     assert not must_wait(make_sequence(LONG, key=1), running(LONG, num_computed=80))
+
+
+def test_a_prompt_that_is_scored_follows_nobody_and_may_be_followed() -> None:
+    scored = make_sequence(LONG, key=1, num_prompt_logprobs=0)
+    assert not must_wait(scored, running(LONG))
+    scored.state, scored.input_len = SequenceState.RUNNING, len(LONG)
+    assert must_wait(make_sequence(LONG, key=2), scored)
