@@ -1,0 +1,177 @@
+"""From the items of a Responses conversation to the messages of a chat, and shorter forms of it."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from gateway.errors import InvalidRequest
+from gateway.generation import ChatPrompt
+from gateway.schemas.response_items import (
+    CallItem,
+    CallOutputItem,
+    InputText,
+    Item,
+    MessageItem,
+    MessagePart,
+    ReasoningItem,
+    Refusal,
+)
+
+Message = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """All items, oldest first, and what the template is given beside them."""
+
+    items: tuple[Item, ...]
+    instructions: str | None = None
+    tools: tuple[dict[str, Any], ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+    adds_special: bool = False
+
+    def prompt(self, num_dropped: int = 0) -> ChatPrompt:
+        """Without about that many of the oldest items (shortened()).
+
+        Raises: InvalidRequest where nobody said anything.
+        """
+        items = shortened(self.items, num_dropped)
+        messages = chat_messages(items, instructions=self.instructions)
+        if not messages:
+            raise InvalidRequest(
+                "Invalid value for 'input': no message is in it.", code="empty_array", param="input"
+            )
+        return ChatPrompt(
+            messages=messages,
+            tools=self.tools,
+            options=self.options,
+            adds_special=self.adds_special,
+        )
+
+
+def chat_messages(items: Iterable[Item], *, instructions: str | None = None) -> tuple[Message, ...]:
+    """What a model said before it was asked again is one message: its thoughts, text and calls."""
+    messages: list[Message] = []
+    if instructions is not None:
+        messages.append({"role": "system", "content": instructions})
+    turn = _Turn()
+    for item in items:
+        if turn.takes(item):
+            continue
+        messages += turn.messages()
+        turn = _Turn()
+        if isinstance(item, CallOutputItem):
+            messages.append(_result(item))
+        elif isinstance(item, MessageItem) and item.role != "assistant":
+            messages.append({"role": item.role, "content": _content(item.content)})
+        else:
+            turn.takes(item)
+    return (*messages, *turn.messages())
+
+
+def max_dropped(items: Sequence[Item]) -> int:
+    """How many of the oldest items may be left out: not the last one, nor the calls that the last
+    results belong to; system messages do not count."""
+    droppable = _droppable(items)
+    calls = {
+        item.call_id: place
+        for place, index in enumerate(droppable)
+        if isinstance(item := items[index], CallItem)
+    }
+    limit = max(len(droppable) - 1, 0)
+    for item in reversed(items):
+        if not isinstance(item, CallOutputItem):
+            break
+        limit = min(limit, calls.get(item.call_id, limit))
+    return limit
+
+
+def shortened(items: Sequence[Item], num_dropped: int) -> tuple[Item, ...]:
+    """Without the oldest items; where the user has the word later, it begins there, as it does for
+    templates that demand it. System messages stay. A result never stays without its call."""
+    if num_dropped == 0:
+        return tuple(items)
+    droppable = _droppable(items)
+    ends = (place for place in range(num_dropped, max_dropped(items) + 1))
+    end = next((place for place in ends if _is_user(items[droppable[place]])), num_dropped)
+    gone = set(droppable[:end])
+    kept = [item for index, item in enumerate(items) if index not in gone]
+    lost = {item.call_id for i in gone if isinstance(item := items[i], CallItem)}
+    lost -= {item.call_id for item in kept if isinstance(item, CallItem)}
+    return tuple(
+        item for item in kept if not (isinstance(item, CallOutputItem) and item.call_id in lost)
+    )
+
+
+class _Turn:
+    """What the model said in one go."""
+
+    def __init__(self) -> None:
+        self._thoughts: list[str] = []
+        self._content: str | list[Message] | None = None
+        self._calls: list[Message] = []
+
+    def takes(self, item: Item) -> bool:
+        """Adds the item, unless something else has to come first."""
+        if isinstance(item, CallItem):
+            self._calls.append(_call(item))
+            return True
+        if self._calls or self._content is not None:
+            return False
+        if isinstance(item, ReasoningItem):
+            self._thoughts += [part.text for part in item.content]
+            return True
+        if isinstance(item, MessageItem) and item.role == "assistant":
+            self._content = _content(item.content)
+            return True
+        return False
+
+    def messages(self) -> list[Message]:
+        """None for thoughts that led to nothing."""
+        if self._content is None and not self._calls:
+            return []
+        message: Message = {"role": "assistant"}
+        if self._content is not None:
+            message["content"] = self._content
+        if self._thoughts:
+            message["reasoning_content"] = "".join(self._thoughts)
+        if self._calls:
+            message["tool_calls"] = self._calls
+        return [message]
+
+
+def _call(item: CallItem) -> Message:
+    function = {"name": item.name, "arguments": item.arguments}
+    return {"id": item.call_id, "type": "function", "function": function}
+
+
+def _result(item: CallOutputItem) -> Message:
+    output = item.output if isinstance(item.output, str) else _content(item.output)
+    return {"role": "tool", "tool_call_id": item.call_id, "content": output}
+
+
+def _content(parts: Sequence[MessagePart | InputText]) -> str | list[Message]:
+    """One text as such; several remain parts, for templates that take them."""
+    if not parts:
+        return ""
+    if len(parts) == 1 and not isinstance(parts[0], Refusal):
+        return parts[0].text
+    return [
+        {"type": "refusal", "refusal": part.refusal}
+        if isinstance(part, Refusal)
+        else {"type": "text", "text": part.text}
+        for part in parts
+    ]
+
+
+def _droppable(items: Sequence[Item]) -> list[int]:
+    """The places of all items but system messages."""
+    return [
+        index
+        for index, item in enumerate(items)
+        if not (isinstance(item, MessageItem) and item.role in ("system", "developer"))
+    ]
+
+
+def _is_user(item: Item) -> bool:
+    return isinstance(item, MessageItem) and item.role == "user"

@@ -1,0 +1,96 @@
+"""What came before the items of a request: the responses it goes on with, and items that it only
+names."""
+
+from collections.abc import Sequence
+
+from gateway.errors import InvalidRequest, NotFound
+from gateway.response_store import ResponseStore, StoredResponse
+from gateway.schemas.response_items import Item, response_id_of
+from gateway.schemas.responses_input import ItemReference
+
+# Each is one look into the store. A conversation of more turns is sent as items.
+MAX_LINKS = 256
+_PREVIOUS = "previous_response_id"
+
+
+class ResponseHistory:
+    """`max_bytes` bounds what a chain of responses may hold in all."""
+
+    def __init__(self, store: ResponseStore, *, max_bytes: int) -> None:
+        self._store = store
+        self._max_bytes = max_bytes
+
+    async def before(self, tenant: str, response_id: str | None) -> tuple[Item, ...]:
+        """Input and output of the response and of all that it went on with, oldest first.
+
+        Raises: NotFound for a response that is not kept; InvalidRequest for a chain that is too
+        long; Overloaded as the store does.
+        """
+        chain: list[StoredResponse] = []
+        num_bytes = 0
+        while response_id is not None:
+            stored = await self._store.get(tenant, response_id)
+            if stored is None:
+                raise _unknown_previous(response_id)
+            chain.append(stored)
+            num_bytes += stored.num_bytes
+            if len(chain) > MAX_LINKS or num_bytes > self._max_bytes:
+                raise _too_long()
+            response_id = stored.previous
+        return tuple(item for stored in reversed(chain) for item in stored.items())
+
+    async def resolved(
+        self, tenant: str, entries: Sequence[Item | ItemReference]
+    ) -> tuple[Item, ...]:
+        """The items, with those in place that were only named.
+
+        Raises: NotFound naming the reference that leads to nothing; InvalidRequest, Overloaded.
+        """
+        responses: dict[str, dict[str, Item]] = {}
+        items: list[Item] = []
+        for index, entry in enumerate(entries):
+            if not isinstance(entry, ItemReference):
+                items.append(entry)
+                continue
+            response_id = response_id_of(entry.id) or ""
+            if response_id not in responses:
+                if len(responses) == MAX_LINKS:
+                    raise _too_many_references()
+                responses[response_id] = await self._items_of(tenant, response_id)
+            if entry.id not in responses[response_id]:
+                raise _unknown_item(entry.id, param=f"input[{index}].id")
+            items.append(responses[response_id][entry.id])
+        return tuple(items)
+
+    async def _items_of(self, tenant: str, response_id: str) -> dict[str, Item]:
+        stored = await self._store.get(tenant, response_id)
+        return {} if stored is None else {item.id: item for item in stored.items()}
+
+
+def _unknown_previous(response_id: str) -> NotFound:
+    return NotFound(
+        f"Previous response with id '{response_id[:100]}' not found.",
+        code="previous_response_not_found",
+        param=_PREVIOUS,
+    )
+
+
+def _unknown_item(item_id: str, *, param: str) -> NotFound:
+    return NotFound(
+        f"Item with id '{item_id[:100]}' not found.", code="item_not_found", param=param
+    )
+
+
+def _too_long() -> InvalidRequest:
+    return InvalidRequest(
+        f"Invalid value for '{_PREVIOUS}': it goes on with more than {MAX_LINKS} responses, or with"
+        " more than one request may hold. Send the conversation as 'input'.",
+        param=_PREVIOUS,
+    )
+
+
+def _too_many_references() -> InvalidRequest:
+    return InvalidRequest(
+        f"Invalid value for 'input': it refers to items of more than {MAX_LINKS} responses.",
+        param="input",
+    )
