@@ -35,7 +35,27 @@ from telemetry.tracing import Tracing
 STATUS_CLIENT_GONE = 499
 MODELS_ROUTE = "/v1/models"
 MODEL_ROUTE = "/v1/models/{id}"
-GENERATION_ROUTES = frozenset({"/v1/chat/completions", "/v1/completions"})
+RESPONSES_ROUTE = "/v1/responses"
+RESPONSE_ROUTE = "/v1/responses/{id}"
+# What comes after an id, or in its place.
+_RESPONSE_VERBS = frozenset(
+    {("GET", "input_items"), ("POST", "cancel"), ("POST", "input_tokens"), ("POST", "compact")}
+)
+# All that take a body.
+POST_ROUTES = frozenset(
+    {
+        "/apply-template",
+        "/detokenize",
+        "/tokenize",
+        "/v1/chat/completions",
+        "/v1/chat/completions/render",
+        "/v1/completions",
+        "/v1/detokenize",
+        "/v1/embeddings",
+        RESPONSES_ROUTE,
+        "/v1/tokenize",
+    }
+)
 _NS = 1e9
 
 
@@ -119,7 +139,7 @@ class Observation:
         self._count_violation(error)
         code = error.code or error.type
         if error.is_refusal:
-            self._metrics.rejected(code)
+            self._metrics.rejected(error.reason)
         self.close(
             status=error.status, outcome="rejected" if error.is_refusal else "error", error=code
         )
@@ -238,11 +258,22 @@ def _traced_route(scope: Scope) -> str | None:
     neither traces nor labels grow with what clients make up."""
     if scope["type"] != "http":
         return None
-    path = route_path(scope)
-    if scope["method"] == "POST" and path in GENERATION_ROUTES:
+    path, method = route_path(scope), scope["method"]
+    if method == "POST" and path in POST_ROUTES:
         return path
-    if scope["method"] != "GET":
+    if path.startswith(RESPONSES_ROUTE + "/"):
+        return _response_route(method, path.removeprefix(RESPONSES_ROUTE + "/"))
+    if method != "GET":
         return None
     if path == MODELS_ROUTE:
         return path
     return MODEL_ROUTE if path.startswith(MODELS_ROUTE + "/") else None
+
+
+def _response_route(method: str, rest: str) -> str | None:
+    first, slash, verb = rest.partition("/")
+    if slash:
+        return f"{RESPONSE_ROUTE}/{verb}" if (method, verb) in _RESPONSE_VERBS else None
+    if (method, first) in _RESPONSE_VERBS:
+        return f"{RESPONSES_ROUTE}/{first}"
+    return RESPONSE_ROUTE if method in ("GET", "DELETE") else None

@@ -15,10 +15,21 @@ class Endpoint(enum.StrEnum):
     COMPLETIONS = "/v1/completions"
     RESPONSES = "/v1/responses"
     EMBEDDINGS = "/v1/embeddings"
+    TOKENIZE = "/tokenize"
+    DETOKENIZE = "/detokenize"
 
 
 # The rows of the others say what their endpoints would need; their paths answer 404.
-SERVED = frozenset({Endpoint.CHAT, Endpoint.COMPLETIONS})
+SERVED = frozenset(
+    {
+        Endpoint.CHAT,
+        Endpoint.COMPLETIONS,
+        Endpoint.RESPONSES,
+        Endpoint.EMBEDDINGS,
+        Endpoint.TOKENIZE,
+        Endpoint.DETOKENIZE,
+    }
+)
 
 
 class Action(enum.StrEnum):
@@ -72,7 +83,10 @@ _CHAT = frozenset({Endpoint.CHAT})
 _COMPLETIONS = frozenset({Endpoint.COMPLETIONS})
 _BOTH = _CHAT | _COMPLETIONS
 _RESPONSES = frozenset({Endpoint.RESPONSES})
+_ALL = _BOTH | _RESPONSES
 _EMBEDDINGS = frozenset({Endpoint.EMBEDDINGS})
+_TOKENIZE = frozenset({Endpoint.TOKENIZE})
+_DETOKENIZE = frozenset({Endpoint.DETOKENIZE})
 
 
 def _implemented(endpoints: frozenset[Endpoint], names: str) -> list[Parameter]:
@@ -103,18 +117,20 @@ _NO_CONSTRAINT = (
     "Use response_format or structured_outputs {json, regex, choice, grammar, structural_tag}."
 )
 _NO_SAMPLER = "This sampler is not supported."
-_NOT_SERVED = "This endpoint is not served."
 
 PARAMETERS: tuple[Parameter, ...] = (
-    # Both generation endpoints
+    # All that generate
     *_implemented(
-        _BOTH,
-        "model max_tokens temperature top_p frequency_penalty presence_penalty logit_bias logprobs "
-        "n seed stop stream stream_options stream_options.include_usage",
+        _ALL,
+        "model temperature top_p frequency_penalty presence_penalty logit_bias seed stop stream "
+        "stream_options",
     ),
     *_implemented(
-        _BOTH,
-        "response_format structured_outputs structured_outputs.json structured_outputs.regex "
+        _BOTH, "max_tokens logprobs n n_predict stream_options.include_usage response_format"
+    ),
+    *_implemented(
+        _ALL,
+        "structured_outputs structured_outputs.json structured_outputs.regex "
         "structured_outputs.choice structured_outputs.grammar structured_outputs.json_object "
         "structured_outputs.structural_tag structured_outputs.whitespace_pattern "
         "structured_outputs.disable_any_whitespace structured_outputs.backend "
@@ -123,16 +139,17 @@ PARAMETERS: tuple[Parameter, ...] = (
         "allow_checked",
     ),
     *_implemented(
-        _BOTH,
+        _ALL,
         "top_k min_p repetition_penalty repeat_penalty min_tokens ignore_eos stop_token_ids "
-        "cache_salt extra_key n_predict allowed_token_ids bad_words include_stop_str_in_output "
-        "no_stop_trim skip_special_tokens add_special_tokens return_token_ids "
-        "return_tokens_as_token_ids truncate_prompt_tokens cache_prompt request_id rid",
+        "cache_salt extra_key allowed_token_ids bad_words include_stop_str_in_output "
+        "no_stop_trim skip_special_tokens add_special_tokens return_tokens_as_token_ids "
+        "cache_prompt request_id rid",
     ),
-    *_ignored(_BOTH, "user safety_identifier", "Users are told apart by API key."),
-    *_ignored(_BOTH, "stream_options.include_obfuscation", "Chunks are never padded."),
+    *_implemented(_BOTH, "return_token_ids truncate_prompt_tokens"),
+    *_ignored(_ALL, "user safety_identifier", "Users are told apart by API key."),
+    *_ignored(_ALL, "stream_options.include_obfuscation", "Chunks are never padded."),
     *_ignored(
-        _BOTH,
+        _ALL,
         "stream_options.continuous_usage_stats",
         "Usage comes once, as clients add up what they get.",
     ),
@@ -168,56 +185,112 @@ PARAMETERS: tuple[Parameter, ...] = (
     ),
     # Extras of other servers: constraints, where silence would be the worst answer
     *_refused(
-        _BOTH,
+        _ALL,
         "structured_outputs.disable_additional_properties",
         "Write additionalProperties: false into the schema.",
         harmless=(False,),
     ),
     *_refused(
-        _BOTH,
+        _ALL,
         "guided_* grammar_* stop_regex logit_processors logits_processors structural_tag",
         _NO_CONSTRAINT,
     ),
     # Extras: sampling
-    *_refused(_BOTH, "samplers sampler_seq", _NO_SAMPLER, harmless=([],)),
-    *_refused(_BOTH, "mirostat mirostat_* dry_* xtc_*", _NO_SAMPLER, harmless=(0,)),
-    *_refused(_BOTH, "use_beam_search", _NO_SAMPLER, harmless=(False,)),
-    *_refused(_BOTH, "length_penalty", _NO_SAMPLER, harmless=(1,)),
-    *_refused(_BOTH, "prompt_logprobs", "Prompts are not scored."),
-    *_ignored(_BOTH, "typical_p repeat_last_n n_probs", "The sampler has no such control."),
+    *_refused(_ALL, "samplers sampler_seq", _NO_SAMPLER, harmless=([],)),
+    *_refused(_ALL, "mirostat mirostat_* dry_* xtc_*", _NO_SAMPLER, harmless=(0,)),
+    *_refused(_ALL, "use_beam_search", _NO_SAMPLER, harmless=(False,)),
+    *_refused(_ALL, "length_penalty", _NO_SAMPLER, harmless=(1,)),
+    *_refused(_ALL, "prompt_logprobs", "Prompts are not scored."),
+    *_ignored(_ALL, "typical_p repeat_last_n n_probs", "The sampler has no such control."),
     # Extras: text and tokens
-    *_ignored(_BOTH, "spaces_between_special_tokens", "Special tokens are written as they are."),
-    *_refused(_BOTH, "logprob_token_ids", "Use top_logprobs.", harmless=([],)),
-    *_refused(_BOTH, "documents", "Put documents into messages.", harmless=([],)),
-    *_refused(_BOTH, "chat_template", "A request never brings a template."),
+    *_ignored(_ALL, "spaces_between_special_tokens", "Special tokens are written as they are."),
+    *_refused(_ALL, "logprob_token_ids", "Use top_logprobs.", harmless=([],)),
+    *_refused(_ALL, "documents", "Put documents into the conversation.", harmless=([],)),
+    *_refused(_ALL, "chat_template", "A request never brings a template."),
     *_refused(
         _COMPLETIONS, "chat_template_kwargs", "There is no template here.", harmless=({},)
     ),
     *_refused(_CHAT, "echo", "Messages are not repeated.", harmless=(False,)),
     # Extras: running and routing
-    *_refused(_BOTH, "lora_path", "There are no adapters."),
-    *_refused(_BOTH, "kv_transfer_params vllm_xargs", "It belongs to another engine."),
-    *_ignored(_BOTH, "priority", "Requests are served in the order of their arrival."),
+    *_refused(_ALL, "lora_path", "There are no adapters."),
+    *_refused(_ALL, "kv_transfer_params vllm_xargs", "It belongs to another engine."),
+    *_ignored(_ALL, "priority", "Requests are served in the order of their arrival."),
     *_ignored(
-        _BOTH,
+        _ALL,
         "session_id id_slot t_max_predict_ms return_progress sse_ping_interval response_fields",
         "It belongs to another engine.",
     ),
-    *_ignored(_BOTH, "thinking_token_budget reasoning", "Thinking has no budget here."),
+    *_ignored(_ALL, "thinking_token_budget", "Thinking has no budget here."),
+    *_ignored(_BOTH, "reasoning", "Thinking has no budget here."),
     *_ignored(
         _COMPLETIONS,
         "separate_reasoning include_reasoning reasoning_effort",
         "A text has no thinking to tell apart.",
     ),
-    # Endpoints that are not served
-    *_refused(
+    # Responses
+    *_implemented(
         _RESPONSES,
-        "model input instructions max_output_tokens temperature top_p tools tool_choice "
-        "parallel_tool_calls max_tool_calls text text.format text.verbosity stream stream_options "
-        "store previous_response_id background include top_logprobs reasoning truncation metadata "
-        "user safety_identifier service_tier prompt_cache_key prompt_cache_options "
-        "prompt_cache_retention prompt context_management moderation conversation",
-        _NOT_SERVED,
+        "input instructions max_output_tokens tools tools.strict tool_choice parallel_tool_calls "
+        "text text.format reasoning reasoning.effort include top_logprobs truncation store "
+        "previous_response_id chat_template_kwargs",
     ),
-    *_refused(_EMBEDDINGS, "input model dimensions encoding_format user", _NOT_SERVED),
+    *_ignored(_RESPONSES, "metadata service_tier", "Echoed in the answer."),
+    *_ignored(_RESPONSES, "max_tool_calls", "It counts built-in tools, and there are none."),
+    *_ignored(_RESPONSES, "text.verbosity", "The model has no such control."),
+    *_ignored(
+        _RESPONSES,
+        "reasoning.summary reasoning.generate_summary reasoning.context reasoning.mode "
+        "separate_reasoning include_reasoning",
+        "What the model thinks is an item of its own, as it is.",
+    ),
+    *_ignored(
+        _RESPONSES,
+        "prompt_cache_key prompt_cache_options prompt_cache_retention "
+        "input.content.prompt_cache_breakpoint",
+        "Every prompt is cached, to the token.",
+    ),
+    *_ignored(
+        _RESPONSES,
+        "tools.allowed_callers tools.async tools.defer_loading tools.output_schema",
+        "All tools are shown, and called by the model alone.",
+    ),
+    *_ignored(_RESPONSES, "stream_options.include_usage", "Usage is part of every response."),
+    *_refused(_RESPONSES, "background", "Every response is waited for.", harmless=(False,)),
+    *_refused(_RESPONSES, "conversation", "Use previous_response_id."),
+    *_refused(_RESPONSES, "prompt", "There are no stored prompts: use input and instructions."),
+    *_refused(_RESPONSES, "context_management", "Use truncation.", harmless=([],)),
+    *_refused(_RESPONSES, "truncate_prompt_tokens", "Use truncation.", harmless=(-1,)),
+    *_refused(
+        _RESPONSES, "moderation", "There is no moderation; it must not seem as if there were."
+    ),
+    # Chat's names for what Responses calls otherwise: silence would be an answer without end
+    *_refused(_RESPONSES, "messages", "It is called input here."),
+    *_refused(
+        _RESPONSES, "max_tokens max_completion_tokens n_predict", "Use max_output_tokens."
+    ),
+    *_refused(_RESPONSES, "response_format", "Use text.format."),
+    *_refused(_RESPONSES, "reasoning_effort", "Use reasoning.effort."),
+    *_refused(_RESPONSES, "logprobs", "Use include and top_logprobs.", harmless=(False,)),
+    *_refused(_RESPONSES, "n", "A response is one answer.", harmless=(1,)),
+    *_refused(_RESPONSES, "functions", _OLD_TOOLS, harmless=([],)),
+    *_refused(_RESPONSES, "function_call", _OLD_TOOLS, harmless=("none", "auto")),
+    *_refused(_RESPONSES, "modalities", _NO_AUDIO, harmless=(["text"],)),
+    *_refused(_RESPONSES, "audio", _NO_AUDIO),
+    *_refused(_RESPONSES, "return_token_ids", "It has no place in items.", harmless=(False,)),
+    *_refused(_RESPONSES, "add_generation_prompt", "Use chat.", harmless=(True,)),
+    *_refused(_RESPONSES, "continue_final_message", "Use chat.", harmless=(False,)),
+    # Embeddings: read, so that the first thing wrong is said; then it is the model
+    *_implemented(_EMBEDDINGS, "model input dimensions encoding_format"),
+    *_ignored(_EMBEDDINGS, "user", "Users are told apart by API key."),
+    # Tokens of texts and conversations
+    *_implemented(
+        _TOKENIZE,
+        "model prompt content messages tools tool_choice parallel_tool_calls reasoning_effort "
+        "chat_template_kwargs add_generation_prompt continue_final_message add_special_tokens "
+        "add_special return_token_strs",
+    ),
+    *_refused(_TOKENIZE, "chat_template", "A request never brings a template."),
+    *_refused(_TOKENIZE, "with_pieces", "Ask for return_token_strs.", harmless=(False,)),
+    *_refused(_TOKENIZE, "parse_special", "Special tokens are always read.", harmless=(True,)),
+    *_implemented(_DETOKENIZE, "model tokens"),
 )  # fmt: skip
