@@ -35,9 +35,12 @@ from gateway.redis_link import RedisLink, RedisURLError
 from gateway.registry import ModelRegistry
 from gateway.routes.chat import chat_router
 from gateway.routes.completions import completions_router
+from gateway.routes.embeddings import embeddings_router
 from gateway.routes.health import health_router
 from gateway.routes.metrics import metrics_router
 from gateway.routes.models import models_router
+from gateway.routes.render import render_router
+from gateway.routes.tokenize import tokenize_router
 from gateway.routing_errors import RoutingErrors
 from gateway.serving import Serving
 from gateway.settings import Settings, SettingsError, variable_of
@@ -96,6 +99,9 @@ def create_app(
     routers = (
         chat_router(serving, is_strict=settings.strict_params),
         completions_router(serving, is_strict=settings.strict_params),
+        embeddings_router(serving, is_strict=settings.strict_params),
+        tokenize_router(serving, is_strict=settings.strict_params),
+        render_router(serving, is_strict=settings.strict_params),
         models_router(models),
         health_router(engine, lifecycle=lifecycle, version=package_version()),
         metrics_router(metrics),

@@ -58,7 +58,7 @@ class PromptEncoder:
 
         Raises: InvalidRequest; ContextLengthExceeded for a text that cannot fit.
         """
-        is_long = sum(map(_num_chars, prompts)) > MAX_INLINE_CHARS
+        is_long = sum(map(num_chars, prompts)) > MAX_INLINE_CHARS
         return [await self._token_ids(prompt, limits, is_long=is_long) for prompt in prompts]
 
     def render(self, prompt: ChatPrompt) -> str:
@@ -86,7 +86,7 @@ class PromptEncoder:
         Raises: InvalidRequest.
         """
         tokenize = partial(self._tokenize, prompt, limits, with_pieces=with_pieces)
-        if _num_chars(prompt) <= MAX_INLINE_CHARS:
+        if num_chars(prompt) <= MAX_INLINE_CHARS:
             return tokenize()
         return await asyncio.get_running_loop().run_in_executor(self._workers, tokenize)
 
@@ -192,8 +192,8 @@ def _cut(token_ids: tuple[int, ...], limits: PromptLimits) -> tuple[int, ...]:
     return token_ids if limits.keep is None else token_ids[-limits.keep :]
 
 
-def _num_chars(prompt: Prompt) -> int:
-    """About how much text a prompt has, for choosing where it is tokenized."""
+def num_chars(prompt: Prompt) -> int:
+    """About how much text a prompt has, and so how long it takes to tokenize."""
     if isinstance(prompt, TextPrompt):
         return OVERHEAD_CHARS + len(prompt.text or "") + len(prompt.suffix or "")
     tools = sum(OVERHEAD_CHARS + len(str(tool)) for tool in prompt.tools)

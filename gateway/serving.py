@@ -3,6 +3,7 @@
 import secrets
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
@@ -15,13 +16,15 @@ from gateway.errors import InvalidRequest
 from gateway.generation import (
     Capabilities,
     GenerationRequest,
+    PreparedGeneration,
     Prompt,
+    ServedModel,
     TextOptions,
     TextPrompt,
     ToolRequest,
 )
 from gateway.lifecycle import Lifecycle
-from gateway.limiter import Limiter
+from gateway.limiter import Admission, Limiter
 from gateway.parameters import ParameterRules
 from gateway.registry import ModelRegistry
 from gateway.request_context import RequestContext, request_context
@@ -166,6 +169,33 @@ class Serving:
     def run(self, call: Call) -> Answer:
         """The response that runs the call when it is sent."""
         return Answer(call, limiter=self._limiter, keep_alive=self._keep_alive, clock=self._clock)
+
+    async def prepare(self, request: Request, wanted: Wanted) -> PreparedGeneration:
+        """What would be run, all of it checked and nothing run.
+
+        Raises: a GatewayError with status 400, 404, 429, 503 or 504.
+        """
+        context = request_context(request.scope)
+        model = self.model(request, wanted.fields.model)
+        self._check(wanted, model.capabilities)
+        generation = self._generation_request(wanted, context, answer_id=wanted.answer_id)
+        with self.place(request):
+            return await model.prepare(generation)
+
+    def model(self, request: Request, name: str | None) -> ServedModel:
+        """The model of this name that the key may use; None is the first of them.
+
+        Raises: NotFound.
+        """
+        seen = self._models.open_to(request_context(request.scope).account)
+        return seen.find(next(iter(seen.names), "") if name is None else name)
+
+    def place(self, request: Request) -> AbstractContextManager[Admission]:
+        """A place among the accepted requests for work that is no generation.
+
+        Raises: RateLimited, Overloaded.
+        """
+        return self._limiter.admit(request_context(request.scope).tenant, 1)
 
     def _check(self, wanted: Wanted, capabilities: Capabilities) -> None:
         fields = wanted.fields

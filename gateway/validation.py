@@ -44,6 +44,7 @@ _OWN_CODES = frozenset(
         "invalid_type",
         "unsupported_value",
         "empty_array",
+        "empty_string",
         "array_above_max_length",
         "invalid_json_schema",
         "integer_below_min_value",

@@ -8,15 +8,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gateway.constraint_request import constraint_request
-from gateway.generation import ChatPrompt, TextOptions
+from gateway.generation import TextOptions
 from gateway.parameter_table import Endpoint
 from gateway.parameters import ParameterRules
 from gateway.sampling import text_options, token_limit
 from gateway.schemas.chat_request import ChatCompletionRequest
 from gateway.schemas.chat_response import ChatPresenter
+from gateway.schemas.conversation import chat_prompt
 from gateway.schemas.tools import chosen_tools
 from gateway.serving import Serving, Wanted
-from gateway.template_options import template_options
 from gateway.validation import validate
 
 
@@ -26,22 +26,29 @@ def chat_router(serving: Serving, *, is_strict: bool) -> APIRouter:
 
     @router.post(Endpoint.CHAT)
     async def create_chat_completion(request: Request) -> Response:
-        wanted = await serving.read(request, rules, _wanted)
+        wanted = await serving.read(request, rules, wanted_chat)
         return serving.answer(request, wanted, ChatPresenter)
 
     return router
 
 
-def _wanted(body: dict[str, Any], ignored: tuple[str, ...]) -> Wanted:
+def wanted_chat(body: dict[str, Any], ignored: tuple[str, ...]) -> Wanted:
+    """What a valid body asks for. Raises: InvalidRequest."""
     fields = validate(ChatCompletionRequest, body)
     limits = {
         name: getattr(fields, name) for name in ("max_completion_tokens", "max_tokens", "n_predict")
     }
     chosen = chosen_tools(fields)
+    prompt = chat_prompt(
+        fields,
+        fields.messages,
+        tools=chosen.shown,
+        adds_special=bool(fields.add_special_tokens),
+    )
     return Wanted(
         operation="chat",
         fields=fields,
-        prompts=(chat_prompt(fields, chosen.shown),),
+        prompts=(prompt,),
         max_tokens=token_limit(limits, min_tokens=fields.min_tokens),
         logprobs=(fields.top_logprobs or 0) if fields.logprobs else None,
         constraint=constraint_request(fields),
@@ -50,25 +57,6 @@ def _wanted(body: dict[str, Any], ignored: tuple[str, ...]) -> Wanted:
         tools=chosen.request,
         service_tier=fields.service_tier and "default",
         metadata=fields.metadata,
-    )
-
-
-def chat_prompt(fields: ChatCompletionRequest, tools: tuple[dict[str, Any], ...]) -> ChatPrompt:
-    """What the model's template is given.
-
-    Raises: InvalidRequest for template variables that a request may not set.
-    """
-    continues_last = bool(fields.continue_final_message)
-    adds_prompt = fields.add_generation_prompt
-    return ChatPrompt(
-        messages=tuple(message.as_dict() for message in fields.messages),
-        tools=tools,
-        options=template_options(
-            fields.chat_template_kwargs, reasoning_effort=fields.reasoning_effort
-        ),
-        adds_generation_prompt=not continues_last if adds_prompt is None else adds_prompt,
-        continues_last=continues_last,
-        adds_special=bool(fields.add_special_tokens),
     )
 
 

@@ -1,21 +1,18 @@
 """The body of POST /v1/chat/completions."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated
 
 from pydantic import Field, model_validator
 
 from gateway.schemas.constraints import ConstraintFields
+from gateway.schemas.conversation import ConversationFields
 from gateway.schemas.fields import INT64_MAX, SamplingFields, refusal
 from gateway.schemas.messages import Message
-from gateway.schemas.tools import ToolFields
 
 MAX_TOP_LOGPROBS = 20
 
 
-ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
-
-
-class ChatCompletionRequest(ToolFields, ConstraintFields, SamplingFields):
+class ChatCompletionRequest(ConversationFields, ConstraintFields, SamplingFields):
     """`max_completion_tokens` wins over `max_tokens`, and that over `n_predict`."""
 
     messages: list[Message] = Field(min_length=1, fail_fast=True)
@@ -26,23 +23,8 @@ class ChatCompletionRequest(ToolFields, ConstraintFields, SamplingFields):
     metadata: dict[str, Annotated[str, Field(max_length=512)]] | None = Field(
         None, max_length=16, fail_fast=True
     )
-
-    reasoning_effort: ReasoningEffort | None = None
-    chat_template_kwargs: dict[str, Any] | None = None
-    add_generation_prompt: bool | None = None
-    continue_final_message: bool | None = None
     include_reasoning: bool | None = None
     separate_reasoning: bool | None = None
-
-    @model_validator(mode="after")
-    def _one_way_to_go_on(self) -> "ChatCompletionRequest":
-        if self.continue_final_message and self.add_generation_prompt:
-            raise refusal(
-                "invalid_value",
-                "a message is gone on with or a new one begun",
-                param="continue_final_message",
-            )
-        return self
 
     @model_validator(mode="after")
     def _logprobs_for_top(self) -> "ChatCompletionRequest":

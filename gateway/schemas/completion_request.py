@@ -1,9 +1,9 @@
 """The body of POST /v1/completions."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, WithJsonSchema, field_validator, model_validator
 
 from gateway.errors import InvalidRequest
 from gateway.generation import TextPrompt
@@ -13,12 +13,22 @@ from gateway.schemas.fields import INT64_MAX, SamplingFields, refusal
 MAX_LOGPROBS = 5
 DEFAULT_MAX_TOKENS = 16
 MAX_PROMPTS = 128
+_IDS_SCHEMA = {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1}
+# What parse_prompts() takes, for the document of the API.
+PROMPT_SCHEMA: dict[str, Any] = {
+    "anyOf": [
+        {"type": "string"},
+        {"type": "array", "items": {"type": "string"}, "minItems": 1},
+        _IDS_SCHEMA,
+        {"type": "array", "items": _IDS_SCHEMA, "minItems": 1},
+    ]
+}
 
 
 class CompletionRequest(ConstraintFields, SamplingFields):
     """`prompt` null or absent is the empty text: the model starts from its first token."""
 
-    prompt: Any = None
+    prompt: Annotated[Any, WithJsonSchema(PROMPT_SCHEMA)] = None
     max_tokens: int | None = Field(None, ge=0, le=INT64_MAX)
     echo: bool | None = None
     suffix: str | None = None
@@ -59,7 +69,7 @@ class CompletionRequest(ConstraintFields, SamplingFields):
         return tuple(replace(one, suffix=self.suffix) for one in given)
 
 
-def parse_prompts(value: Any) -> tuple[TextPrompt, ...]:
+def parse_prompts(value: Any, *, max_prompts: int = MAX_PROMPTS) -> tuple[TextPrompt, ...]:
     """A text, a list of texts, token ids, or a list of token id lists.
 
     Raises: PydanticCustomError naming the element that is neither.
@@ -70,8 +80,8 @@ def parse_prompts(value: Any) -> tuple[TextPrompt, ...]:
         raise refusal("invalid_type", "it must be a text or a list of texts or token ids")
     if not value:
         raise refusal("empty_array", "it is an empty list")
-    if isinstance(value[0], str | list) and len(value) > MAX_PROMPTS:
-        raise refusal("array_above_max_length", f"at most {MAX_PROMPTS} prompts go together")
+    if isinstance(value[0], str | list) and len(value) > max_prompts:
+        raise refusal("array_above_max_length", f"at most {max_prompts} of them go together")
     if isinstance(value[0], str):
         return tuple(TextPrompt(text=_text(item, index)) for index, item in enumerate(value))
     if isinstance(value[0], list):
