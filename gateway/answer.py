@@ -36,6 +36,7 @@ from gateway.middleware import (
     to_logged_error,
 )
 from gateway.parameters import ignored_header
+from gateway.rate_limits import Charge, RateLimits
 from gateway.request_context import RequestContext, request_context
 from gateway.schemas.answer import ChoiceResult, Presenter
 from gateway.settings import KeepAliveMode
@@ -85,28 +86,37 @@ class Answer(Response):
         call: Call,
         *,
         limiter: Limiter,
+        rates: RateLimits,
         keep_alive: KeepAlive,
         clock: Callable[[], int] = time.time_ns,
     ) -> None:
         super().__init__()
         self._call = call
         self._limiter = limiter
+        self._rates = rates
         self._keep_alive = keep_alive
         self._clock = clock
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         context = request_context(scope)
         _name_ignored(context, self._call.ignored)
-        with self._limiter.admit(context.tenant, self._call.num_choices) as admission:
-            async with aclosing(self._events(context, admission)) as events:
+        async with self._accepted(context) as (admission, charge):
+            async with aclosing(self._events(context, admission, charge)) as events:
                 if self._call.is_stream:
                     await self._stream(events, context, send=send)
                 else:
                     response = await self._whole(events)
                     await response(scope, receive, send)
 
+    @asynccontextmanager
+    async def _accepted(self, context: RequestContext) -> AsyncIterator[tuple[Admission, Charge]]:
+        """Raises: RateLimited, Overloaded."""
+        with self._limiter.admit(context.account, self._call.num_choices) as admission:
+            async with self._rates.admit(context) as charge:
+                yield admission, charge
+
     async def _events(
-        self, context: RequestContext, admission: Admission
+        self, context: RequestContext, admission: Admission, charge: Charge
     ) -> AsyncGenerator[GenerationEvent, None]:
         """The request's life as the generator tells it, observed on the way."""
         observation = context.observation
@@ -116,9 +126,11 @@ class Answer(Response):
         _name_constraint(context, prepared)
         observation.prepared(prepared)
         admission.add_prompt_tokens(prepared.num_prompt_tokens)
+        await charge.hold(prepared)
         async with aclosing(_closable(self._call.generator.generate(prepared))) as events:
             async for event in events:
                 observation.event(event)
+                charge.event(event)
                 # Nothing is said before an answer was checked: if none is found, that is a status.
                 if not (prepared.is_checked and isinstance(event, Admitted)):
                     yield event

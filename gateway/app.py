@@ -31,8 +31,12 @@ from gateway.middleware import (
     error_response,
 )
 from gateway.observation import ObservationMiddleware
+from gateway.rate_limit_headers import RateLimitMiddleware
+from gateway.rate_limits import RateLimits
+from gateway.redis_counters import RedisCounters
 from gateway.redis_link import RedisLink, RedisURLError
 from gateway.registry import ModelRegistry
+from gateway.response_store import open_store
 from gateway.routes.chat import chat_router
 from gateway.routes.completions import completions_router
 from gateway.routes.embeddings import embeddings_router
@@ -40,6 +44,7 @@ from gateway.routes.health import health_router
 from gateway.routes.metrics import metrics_router
 from gateway.routes.models import models_router
 from gateway.routes.render import render_router
+from gateway.routes.responses import ResponsesApi, responses_router
 from gateway.routes.tokenize import tokenize_router
 from gateway.routing_errors import RoutingErrors
 from gateway.serving import Serving
@@ -50,6 +55,8 @@ from telemetry.metrics import Metrics
 from telemetry.tracing import Tracing
 
 _MIB = 1024 * 1024
+_LONG_REQUEST_S = 3600.0
+_LEASE_MARGIN_S = 60.0
 # Of the largest size that a body may have: so much memory all bodies together may take.
 _MAX_LARGE_BODIES = 64
 
@@ -81,11 +88,13 @@ def create_app(
     limiter = _limiter(settings)
     redis = _redis(settings, metrics)
     keys, key_file = _keys(settings, metrics)
-    own_services = [service for service in (redis, key_file) if service is not None]
+    rates = _rates(settings, redis)
+    own_services = [service for service in (redis, key_file, rates) if service is not None]
     serving = Serving(
         settings,
         models=models,
         limiter=limiter,
+        rates=rates,
         lifecycle=lifecycle,
         fingerprint=lambda: system_fingerprint(engine.info, package_version()),
     )
@@ -99,6 +108,15 @@ def create_app(
     routers = (
         chat_router(serving, is_strict=settings.strict_params),
         completions_router(serving, is_strict=settings.strict_params),
+        responses_router(
+            ResponsesApi(
+                serving,
+                models=models,
+                store=open_store(settings, redis),
+                max_bytes=int(settings.max_body_mb * _MIB),
+                is_strict=settings.strict_params,
+            )
+        ),
         embeddings_router(serving, is_strict=settings.strict_params),
         tokenize_router(serving, is_strict=settings.strict_params),
         render_router(serving, is_strict=settings.strict_params),
@@ -110,7 +128,7 @@ def create_app(
         app.include_router(router)
     app.add_exception_handler(HTTPException, RoutingErrors(_routes(routers)))
     metrics.set_engine_source(lambda: _stats_of(engine))
-    _add_middleware(app, settings, keys=keys, tracing=tracing, metrics=metrics)
+    _add_middleware(app, settings, keys=keys, rates=rates, tracing=tracing, metrics=metrics)
     return app
 
 
@@ -160,6 +178,14 @@ def _keys(settings: Settings, metrics: Metrics) -> tuple[ApiKeys, KeyFileWatch |
         raise SettingsError(f"{variable_of('key_file')}: {error}") from None
 
 
+def _rates(settings: Settings, redis: RedisLink | None) -> RateLimits:
+    if redis is None:
+        return RateLimits()
+    # Longer than any request lives: what a server that died still holds is given back then.
+    lease_s = (settings.request_timeout_s or _LONG_REQUEST_S) + _LEASE_MARGIN_S
+    return RateLimits(RedisCounters(redis, lease_s=lease_s))
+
+
 def _limiter(settings: Settings) -> Limiter:
     return Limiter(
         Limits(
@@ -181,7 +207,13 @@ async def _running(services: Sequence[Service]) -> AsyncIterator[None]:
 
 
 def _add_middleware(
-    app: FastAPI, settings: Settings, *, keys: ApiKeys, tracing: Tracing, metrics: Metrics
+    app: FastAPI,
+    settings: Settings,
+    *,
+    keys: ApiKeys,
+    rates: RateLimits,
+    tracing: Tracing,
+    metrics: Metrics,
 ) -> None:
     """From the inside out: the last one added is the first to see a request."""
     app.add_middleware(DisconnectMiddleware)
@@ -190,13 +222,14 @@ def _add_middleware(
         BodyLimitMiddleware, max_bytes=max_bytes, max_total_bytes=_MAX_LARGE_BODIES * max_bytes
     )
     app.add_middleware(ObservationMiddleware, tracing=tracing, metrics=metrics)
+    app.add_middleware(RateLimitMiddleware, rates=rates)
     app.add_middleware(AuthMiddleware, keys=keys, metrics=metrics)
     app.add_middleware(ErrorMiddleware)
     if settings.cors_origins:
         app.add_middleware(
             Cors,
             allow_origins=settings.cors_origins,
-            allow_methods=("GET", "POST", "OPTIONS"),
+            allow_methods=("GET", "POST", "DELETE", "OPTIONS"),
             allow_headers=("*",),
             expose_headers=EXPOSED_HEADERS,
         )

@@ -19,6 +19,11 @@ GatewayError                     status, type, code, param, message, headers
 └── DeadlineExceeded      504
 """
 
+import math
+from typing import Literal
+
+LimitKind = Literal["requests", "tokens", "concurrency"]
+
 
 class GatewayError(Exception):
     """Base of all errors with a wire shape."""
@@ -45,6 +50,11 @@ class GatewayError(Exception):
     def is_refusal(self) -> bool:
         """Whether the request was turned away, rather than failed while it was answered."""
         return self.status < 500 or isinstance(self, Overloaded)
+
+    @property
+    def reason(self) -> str:
+        """What a refusal counts as in the metrics."""
+        return self.code or self.type
 
     def body(self) -> dict[str, dict[str, str | None]]:
         """The error object; always the four keys."""
@@ -129,9 +139,28 @@ class UnsupportedMediaType(GatewayError):
 
 
 class RateLimited(GatewayError):
+    """A limit of the caller's own. `wait_s` None: it can never be served as it is, and clients
+    that try again by themselves are told not to."""
+
     status = 429
     type = "requests"
     default_code = "rate_limit_exceeded"
+
+    def __init__(self, message: str, *, kind: LimitKind, wait_s: float | None) -> None:
+        retry_after_s = None if wait_s is None else max(1, math.ceil(wait_s))
+        super().__init__(message, retry_after_s=retry_after_s)
+        self.type = "tokens" if kind == "tokens" else "requests"
+        self._kind = kind
+        self._wait_s = wait_s
+
+    @property
+    def reason(self) -> str:
+        return f"rate_limit_{self._kind}"
+
+    def headers(self) -> dict[str, str]:
+        if self._wait_s is None:
+            return {**super().headers(), "x-should-retry": "false"}
+        return {**super().headers(), "retry-after-ms": str(max(1, math.ceil(self._wait_s * 1000)))}
 
 
 class ServerError(GatewayError):

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from gateway.accounts import Account
 from gateway.errors import GatewayError, Overloaded, RateLimited
 
 MAX_RETRY_AFTER_S = 60
@@ -20,8 +21,9 @@ _SMOOTHING = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Sequences, but for `max_prompt_tokens`; `max_per_tenant` 0 = no limit. A request that is
-    alone is accepted whatever its size, else it could never be served."""
+    """Sequences, but for `max_prompt_tokens`. `max_per_tenant` is for tenants that have no limit of
+    their own; 0 = none. Over the server's limits a request that is alone is accepted whatever its
+    size, else it could never be served."""
 
     max_running: int
     max_queue: int
@@ -59,12 +61,13 @@ class Limiter:
         self.num_prompt_tokens = 0
 
     @contextmanager
-    def admit(self, tenant: str, num_sequences: int) -> Iterator[Admission]:
+    def admit(self, account: Account, num_sequences: int) -> Iterator[Admission]:
         """Accepts a request for the length of the block.
 
-        Raises: RateLimited over the key's own limit, Overloaded over the server's.
+        Raises: RateLimited over the tenant's own limit, Overloaded over the server's.
         """
-        self._check(tenant, num_sequences)
+        self._check(account, num_sequences)
+        tenant = account.tenant
         admission = Admission(self, num_sequences)
         started = self._clock()
         self.num_sequences += num_sequences
@@ -96,13 +99,23 @@ class Limiter:
         rounds = self.num_sequences / self._limits.max_running
         return min(MAX_RETRY_AFTER_S, max(1, math.ceil(self._mean_duration_s * rounds)))
 
-    def _check(self, tenant: str, num_sequences: int) -> None:
-        limit, num_before = self._limits.max_per_tenant, self._num_by_tenant[tenant]
-        if limit and num_before and num_before + num_sequences > limit:
+    def _check(self, account: Account, num_sequences: int) -> None:
+        limit = account.limits.max_concurrent or self._limits.max_per_tenant
+        num_before = self._num_by_tenant[account.tenant]
+        if limit and num_sequences > limit:
             raise RateLimited(
-                f"this API key has {num_before} choices in work and is given {limit} at a time; "
-                "try again later",
-                retry_after_s=self.retry_after_s(),
+                f"This request asks for {num_sequences} choices, and this API key is given {limit} "
+                "at a time. It can never be served as it is: ask for fewer.",
+                kind="concurrency",
+                wait_s=None,
+            )
+        if limit and num_before + num_sequences > limit:
+            wait_s = self.retry_after_s()
+            raise RateLimited(
+                f"Rate limit reached for this API key on choices at a time: limit {limit}, used "
+                f"{num_before}, requested {num_sequences}. Please try again in {wait_s}s.",
+                kind="concurrency",
+                wait_s=wait_s,
             )
         limit, num_before = self._limits.max_sequences, self.num_sequences
         if num_before and num_before + num_sequences > limit:

@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.disconnect import ClientDisconnected
 from gateway.errors import BodyTooLarge, GatewayError, InvalidRequest, Overloaded, ServerError
+from gateway.rate_limit_headers import LIMIT_HEADERS
 from gateway.request_context import REQUEST_ID_HEADER, RequestContext, request_context
 
 IGNORED_HEADER = "x-radixgate-ignored"
@@ -29,7 +30,10 @@ EXPOSED_HEADERS = (
     IGNORED_HEADER,
     CONSTRAINT_HEADER,
     CONSTRAINT_ENGINE_HEADER,
+    *LIMIT_HEADERS,
     "retry-after",
+    "retry-after-ms",
+    "x-should-retry",
     "traceparent",
 )
 

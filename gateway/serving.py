@@ -26,6 +26,7 @@ from gateway.generation import (
 from gateway.lifecycle import Lifecycle
 from gateway.limiter import Admission, Limiter
 from gateway.parameters import ParameterRules
+from gateway.rate_limits import RateLimits
 from gateway.registry import ModelRegistry
 from gateway.request_context import RequestContext, request_context
 from gateway.sampling import cache_salt, given_request_id, new_seed, stop_strings, to_sampling
@@ -95,6 +96,7 @@ class Serving:
         *,
         models: ModelRegistry,
         limiter: Limiter,
+        rates: RateLimits,
         lifecycle: Lifecycle,
         fingerprint: Callable[[], str],
         clock: Callable[[], int] = time.time_ns,
@@ -102,6 +104,7 @@ class Serving:
         self._settings = settings
         self._models = models
         self._limiter = limiter
+        self._rates = rates
         self._fingerprint = fingerprint
         self._clock = clock
         self._secret = settings.server_secret.encode()
@@ -168,7 +171,13 @@ class Serving:
 
     def run(self, call: Call) -> Answer:
         """The response that runs the call when it is sent."""
-        return Answer(call, limiter=self._limiter, keep_alive=self._keep_alive, clock=self._clock)
+        return Answer(
+            call,
+            limiter=self._limiter,
+            rates=self._rates,
+            keep_alive=self._keep_alive,
+            clock=self._clock,
+        )
 
     async def prepare(self, request: Request, wanted: Wanted) -> PreparedGeneration:
         """What would be run, all of it checked and nothing run.
@@ -195,7 +204,7 @@ class Serving:
 
         Raises: RateLimited, Overloaded.
         """
-        return self._limiter.admit(request_context(request.scope).tenant, 1)
+        return self._limiter.admit(request_context(request.scope).account, 1)
 
     def _check(self, wanted: Wanted, capabilities: Capabilities) -> None:
         fields = wanted.fields
