@@ -287,8 +287,8 @@ class ServedModel(Generator, Protocol):
     """A model as routes find it: it answers, and says what text is to it."""
 
     async def tokenize(self, prompt: Prompt, *, with_pieces: bool = False) -> TokenizedPrompt:
-        """A prompt of text as it is: neither cut nor refused for its length, and without what an
-        answer to it would need.
+        """A prompt of text as it is, without what an answer would need. It is not cut, and may be
+        too long for the model.
 
         Raises: a GatewayError with status 400 or 503.
         """

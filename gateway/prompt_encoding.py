@@ -19,6 +19,8 @@ from gateway.tokenizer import Tokenizer
 MAX_INLINE_CHARS = 50_000
 # As much work when tokens are turned back into text.
 MAX_INLINE_TOKENS = 100_000
+# Of a prompt that need not fit the model: a second of a worker's time.
+MAX_COUNTED_CHARS = 1_000_000
 NUM_WORKERS = 2
 # What a prompt, message or part costs beside its text, so that many empty ones count too.
 OVERHEAD_CHARS = 100
@@ -81,12 +83,21 @@ class PromptEncoder:
     async def tokenize(
         self, prompt: Prompt, limits: PromptLimits, *, with_pieces: bool
     ) -> TokenizedPrompt:
-        """A prompt of text as it is, whatever its length; the limits are only told.
+        """A prompt of text as it is, also one that is too long for the model.
 
         Raises: InvalidRequest.
         """
+        size = num_chars(prompt)
+        if size > MAX_COUNTED_CHARS + OVERHEAD_CHARS:
+            param = "messages" if isinstance(prompt, ChatPrompt) else "prompt"
+            raise InvalidRequest(
+                f"Invalid value for '{param}': the tokens of more than {MAX_COUNTED_CHARS}"
+                " characters are not counted.",
+                code="string_above_max_length",
+                param=param,
+            )
         tokenize = partial(self._tokenize, prompt, limits, with_pieces=with_pieces)
-        if num_chars(prompt) <= MAX_INLINE_CHARS:
+        if size <= MAX_INLINE_CHARS:
             return tokenize()
         return await asyncio.get_running_loop().run_in_executor(self._workers, tokenize)
 

@@ -6,14 +6,12 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gateway.errors import InvalidRequest
 from gateway.generation import Prompt, TextPrompt
 from gateway.middleware import JSONBody
 from gateway.parameter_table import Endpoint
 from gateway.parameters import ParameterRules
-from gateway.prompt_encoding import num_chars
 from gateway.schemas.conversation import chat_prompt
-from gateway.schemas.tokenize_request import MAX_TEXT_CHARS, DetokenizeRequest, TokenizeRequest
+from gateway.schemas.tokenize_request import DetokenizeRequest, TokenizeRequest
 from gateway.schemas.tokenize_response import Detokenized, Tokenized
 from gateway.schemas.tools import chosen_tools
 from gateway.serving import Serving
@@ -56,13 +54,6 @@ def _to_tokenize(body: dict[str, Any], _ignored: tuple[str, ...]) -> tuple[Token
         return fields, TextPrompt(text=text, adds_special=fields.adds_special)
     tools = chosen_tools(fields).shown
     prompt = chat_prompt(fields, fields.messages, tools=tools, adds_special=fields.adds_special)
-    if num_chars(prompt) > MAX_TEXT_CHARS:
-        raise InvalidRequest(
-            f"Invalid value for 'messages': together they have more than {MAX_TEXT_CHARS}"
-            " characters.",
-            code="string_above_max_length",
-            param="messages",
-        )
     return fields, prompt
 
 

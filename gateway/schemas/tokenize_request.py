@@ -4,15 +4,14 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
+from gateway.prompt_encoding import MAX_COUNTED_CHARS
 from gateway.schemas.conversation import ConversationFields
 from gateway.schemas.fields import WireModel, refusal
 from gateway.schemas.messages import Message
 
-# A second of a worker's time: four times what the longest contexts hold.
-MAX_TEXT_CHARS = 1_000_000
 MAX_TOKENS = 1_000_000
 
-_Text = Annotated[str, Field(max_length=MAX_TEXT_CHARS)]
+_Text = Annotated[str, Field(max_length=MAX_COUNTED_CHARS)]
 
 
 class TokenizeRequest(ConversationFields):
