@@ -3,7 +3,7 @@
 import asyncio
 import socket
 import threading
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +15,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from gateway.app import create_app
 from gateway.chat_template import ChatTemplate
+from gateway.generation import ServedModel
 from gateway.http_protocol import BoundedHttpProtocol
 from gateway.lifecycle import Lifecycle
 from gateway.reasoning import find_markers
@@ -33,6 +34,7 @@ from tests.waiting import until
 MODEL = "tiny"
 CHAT = "/v1/chat/completions"
 COMPLETIONS = "/v1/completions"
+RESPONSES = "/v1/responses"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +58,11 @@ def make_gateway(
     other_names: Sequence[str] = (),
     aliases: Sequence[str] = (),
     assets: TextAssets | None = None,
+    around: Callable[[ServedModel], ServedModel] = lambda model: model,
     **settings: Any,
 ) -> Gateway:
     """A gateway that serves one model under `name` and `other_names`, and stands in for `aliases`;
-    `settings` are fields of Settings."""
+    `around` puts another in its place. `settings` are fields of Settings."""
     engine = FakeTokenEngine(script, tokens_per_event=tokens_per_event)
     probe = FakeConstraintProbe()
     tracing, spans = in_memory_tracing()
@@ -78,7 +81,7 @@ def make_gateway(
     app = create_app(
         settled,
         models=ModelRegistry(
-            {name: generator},
+            {name: around(generator)},
             created=1_700_000_000,
             names=dict.fromkeys(other_names, name),
             aliases=dict.fromkeys(aliases, name),
@@ -148,6 +151,10 @@ def chat(content: Any = "hi", **parameters: Any) -> dict[str, Any]:
 
 def completion(prompt: Any = "hi", **parameters: Any) -> dict[str, Any]:
     return {"model": MODEL, "prompt": prompt, **parameters}
+
+
+def response(given: Any = "hi", **parameters: Any) -> dict[str, Any]:
+    return {"model": MODEL, "input": given, **parameters}
 
 
 def error_of(response: httpx2.Response) -> dict[str, Any]:
