@@ -4,6 +4,7 @@ Owned by GenerationRun, one per choice. Decides whether a stop string ended the 
 """
 
 from collections import deque
+from collections.abc import Sequence
 
 from gateway.detokenizer import Detokenizer
 from gateway.generation import LogprobEntry, TextDelta, TextOptions
@@ -45,6 +46,13 @@ class ChoiceText:
         self._block = block
         self._min_tokens = sampling.min_tokens
         self._entries = token_entries(sampling, options, tokenizer)
+        # Most answers are text that nothing but their last event can end.
+        self._is_plain = (
+            self._entries is None
+            and block is None
+            and not scanner.has_stops
+            and not options.returns_ids
+        )
         self._num_chars = 0
         self._unsettled: deque[tuple[int, LogprobEntry]] = deque()
         self.num_tokens = 0
@@ -53,6 +61,8 @@ class ChoiceText:
 
     def feed(self, event: TokenEvent) -> TextDelta:
         """What the event adds; the last event of a choice also lets out what was held back."""
+        if self._is_plain and event.finish_reason is None:
+            return self._plain_delta(event.token_ids)
         num_before = self.num_tokens
         num_texts = len(event.token_ids) - (event.stop_token_id is not None)
         logprobs = event.logprobs if self._entries is not None else []
@@ -80,6 +90,12 @@ class ChoiceText:
             reasoning="".join(thoughts) if self._options.shows_reasoning else "",
             token_ids=self._shown_ids(event, self.num_tokens - num_before),
         )
+
+    def _plain_delta(self, token_ids: Sequence[int]) -> TextDelta:
+        """As feed() gives it, for a small part of the time."""
+        self.num_tokens += len(token_ids)
+        text = "".join(map(self._detokenizer.feed, token_ids))
+        return TextDelta(self._choice, text, num_tokens=len(token_ids))
 
     def _shown_ids(self, event: TokenEvent, num_taken: int) -> tuple[int, ...]:
         return tuple(event.token_ids[:num_taken]) if self._options.returns_ids else ()

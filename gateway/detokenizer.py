@@ -20,9 +20,20 @@ class Detokenizer:
         self._drops_space = drops_space
         self._keeps_special = keeps_special
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        # Between two characters, where a token with whole ones of its own needs no decoder.
+        self._is_between = not drops_space
 
     def feed(self, token_id: int) -> str:
         """Text that this token completes; an unfinished character is held back."""
+        if self._is_between:
+            text = self._tokenizer.whole_text(token_id)
+            if text is not None:
+                return text
+        text = self._decode(token_id)
+        self._is_between = not self._drops_space and not self._decoder.getstate()[0]
+        return text
+
+    def _decode(self, token_id: int) -> str:
         if not self._keeps_special and self._tokenizer.is_special(token_id):
             return ""
         raw = self._tokenizer.token_bytes(token_id)

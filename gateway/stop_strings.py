@@ -55,10 +55,15 @@ class StopScanner:
         self._held = ""
         self.num_settled_chars = 0
 
+    @property
+    def has_stops(self) -> bool:
+        """Whether there is anything to search for."""
+        return bool(self._root.children)
+
     def feed(self, text: str, *, is_armed: bool = True) -> Scan:
         """Takes the next piece of text. While not armed (too few tokens were generated) no stop
         fires; a prefix that arrived by then still counts towards one that ends later."""
-        if not self._root.children:
+        if not self.has_stops:
             return self._settle(text, len(text))
         buffer = self._held + text
         for end in range(len(self._held) + 1, len(buffer) + 1):

@@ -38,6 +38,7 @@ class Tokenizer:
         self.eos_token_ids = assets.eos_token_ids
         self._special_ids = self._read_special_ids()
         self._bytes = self._read_token_bytes()
+        self._whole_texts: dict[int, str | None] = {}
         self._max_token_bytes = self._read_max_token_bytes()
         self._puts_space = self._read_puts_space()
 
@@ -91,6 +92,22 @@ class Tokenizer:
         """The bytes a token stands for; those of its written form for a control token, none for
         an id that the model's output has room for and the tokenizer does not know."""
         return self._bytes[token_id] if 0 <= token_id < len(self._bytes) else b""
+
+    def whole_text(self, token_id: int) -> str | None:
+        """What a token says wherever it stands; None for a control token, and for bytes that are no
+        whole characters by themselves."""
+        try:
+            return self._whole_texts[token_id]
+        except KeyError:
+            return self._whole_texts.setdefault(token_id, self._read_whole_text(token_id))
+
+    def _read_whole_text(self, token_id: int) -> str | None:
+        if self.is_special(token_id):
+            return None
+        try:
+            return self.token_bytes(token_id).decode()
+        except UnicodeDecodeError:
+            return None
 
     def _read_special_ids(self) -> frozenset[int]:
         added = self._tokenizer.get_added_tokens_decoder()

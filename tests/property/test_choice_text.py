@@ -42,10 +42,11 @@ def outcome(
     min_tokens: int,
     cuts: Sequence[int],
     options: TextOptions = DEFAULTS,
+    num_logprobs: int | None = 0,
 ) -> Outcome:
     """Feeds the tokens in the groups between the cuts."""
     scanner = StopStrings(stops).scanner(includes_stop=options.includes_stop)
-    sampling = Sampling(max_tokens=99, min_tokens=min_tokens, num_logprobs=0)
+    sampling = Sampling(max_tokens=99, min_tokens=min_tokens, num_logprobs=num_logprobs)
     text = ChoiceText(0, tokenizer=TOKENIZER, scanner=scanner, sampling=sampling, options=options)
     bounds = sorted({0, len(token_ids), *(cut % len(token_ids) for cut in cuts)})
     deltas = []
@@ -112,3 +113,14 @@ def test_a_stopped_text_is_the_whole_text_up_to_a_stop(
     assert any(kept.text == result.text + stop for stop in stops)
     assert kept.raw.decode(errors="replace").startswith(kept.text)
     assert min(min_tokens, len(token_ids)) <= result.num_tokens <= len(token_ids)
+
+
+@given(tokens, st.lists(st.integers(0, 19), max_size=6), shown)
+def test_an_answer_of_text_alone_has_the_text_of_one_with_more(
+    token_ids: list[int], cuts: list[int], options: TextOptions
+) -> None:
+    rules: dict[str, Any] = {"stops": [], "min_tokens": 0, "cuts": cuts, "options": options}
+    plain = outcome(token_ids, num_logprobs=None, **rules)
+    full = outcome(token_ids, **rules)
+    assert (plain.text, plain.num_tokens) == (full.text, full.num_tokens)
+    assert plain.num_entries == 0
