@@ -9,7 +9,15 @@ from gateway.parameter_table import PARAMETERS, SERVED, Action, Endpoint, Parame
 from runtime.messages import Submit
 from tests.byte_tokenizer import CHATML, byte_assets
 from tests.fake_token_engine import hello
-from tests.gateway_harness import MODEL, chat, completion, error_of, in_process, make_gateway
+from tests.gateway_harness import (
+    MODEL,
+    chat,
+    completion,
+    error_of,
+    in_process,
+    make_gateway,
+    response,
+)
 
 TAGS = {
     "structures": [{"begin": "<f>", "schema": {"type": "object"}, "end": "</f>"}],
@@ -102,9 +110,34 @@ VALUES: dict[str, dict[str, Any]] = {
     "echo": {"echo": True},
     "suffix": {"suffix": ""},
 }
+FLAT_TOOL = {"type": "function", "name": "f", "strict": True}
+LOGPROBS = "message.output_text.logprobs"
+# Where Responses has another shape under the name.
+RESPONSES_VALUES: dict[str, dict[str, Any]] = {
+    "input": {"input": [{"role": "user", "content": "hi"}]},
+    "instructions": {"instructions": "Be brief."},
+    "max_output_tokens": {"max_output_tokens": 5},
+    "tools": {"tools": [FLAT_TOOL], "tool_choice": "none"},
+    "tools.strict": {"tools": [FLAT_TOOL], "tool_choice": "none"},
+    "text": {"text": {}},
+    "text.format": {"text": {"format": {"type": "json_object"}}},
+    "reasoning": {"reasoning": {}},
+    "reasoning.effort": {"reasoning": {"effort": "low"}},
+    "include": {"include": [LOGPROBS]},
+    "top_logprobs": {"include": [LOGPROBS], "top_logprobs": 2},
+    "truncation": {"truncation": "auto"},
+    "store": {"store": False},
+}
 # Ignored rows whose value has a type that is checked all the same, as the answer repeats it.
-TYPED = {"metadata": {"a": "b"}, "service_tier": "auto"}
-BODIES = {Endpoint.CHAT: chat, Endpoint.COMPLETIONS: completion}
+TYPED = {
+    "metadata": {"a": "b"},
+    "service_tier": "auto",
+    "stream_options.include_usage": True,
+}
+BODIES = {Endpoint.CHAT: chat, Endpoint.COMPLETIONS: completion, Endpoint.RESPONSES: response}
+
+# Their rows meet real requests in test_tokenize.py and test_embeddings.py.
+ELSEWHERE = {Endpoint.EMBEDDINGS, Endpoint.TOKENIZE, Endpoint.DETOKENIZE}
 
 Row = tuple[Endpoint, Parameter]
 
@@ -115,7 +148,7 @@ def rows(action: Action, *, served: bool = True) -> list[Any]:
         for row in PARAMETERS
         if row.action is action
         for endpoint in sorted(row.endpoints)
-        if (endpoint in SERVED) is served
+        if (endpoint in SERVED) is served and endpoint not in ELSEWHERE
     ]
 
 
@@ -126,13 +159,16 @@ def nested(name: str, value: Any) -> dict[str, Any]:
     for key in reversed(rest):
         value = {key: value}
     match first:
-        case "messages" if rest[0] == "content":
+        case "messages" if rest[:1] == ["content"]:
             part = {"type": "text", "text": "hi", **value["content"]}
             return {"messages": [{"role": "user", "content": [part]}]}
-        case "messages":
+        case "messages" if rest:
             return {"messages": [{"role": "assistant", "content": "hi", **value}]}
+        case "input":
+            part = {"type": "input_text", "text": "hi", **value["content"]}
+            return {"input": [{"role": "user", "content": [part]}]}
         case "tools":
-            return {"tools": [value]}
+            return {"tools": [{**FLAT_TOOL, **value}]}
         case "stream_options":
             return {"stream": True, first: value}
         case _:
@@ -157,6 +193,10 @@ async def test_implemented_parameter_is_accepted_and_not_called_ignored(case: Ro
     endpoint, row = case
     logprobs: Any = True if endpoint is Endpoint.CHAT else 2
     values = VALUES | {"logprobs": {"logprobs": logprobs}}
+    if endpoint is Endpoint.RESPONSES:
+        values |= RESPONSES_VALUES
+    if row.name == "previous_response_id":
+        return  # it takes two requests: tests/integration/http/test_responses.py
     response = await post(endpoint, values[row.name])
     assert response.status_code == 200, response.text
     assert "x-radixgate-ignored" not in response.headers

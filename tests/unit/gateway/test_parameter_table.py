@@ -10,11 +10,19 @@ from gateway.parameter_table import PARAMETERS, SERVED, Action, Endpoint
 from gateway.parameters import MAX_NAME_LEN, MAX_NAMED, ParameterRules, ignored_header
 from gateway.schemas.chat_request import ChatCompletionRequest
 from gateway.schemas.completion_request import CompletionRequest
+from gateway.schemas.responses_request import ResponsesRequest
+from gateway.schemas.embeddings_request import EmbeddingsRequest
+from gateway.schemas.tokenize_request import DetokenizeRequest, TokenizeRequest
 
 MODELS: dict[Endpoint, type[BaseModel]] = {
     Endpoint.CHAT: ChatCompletionRequest,
     Endpoint.COMPLETIONS: CompletionRequest,
+    Endpoint.RESPONSES: ResponsesRequest,
+    Endpoint.EMBEDDINGS: EmbeddingsRequest,
+    Endpoint.TOKENIZE: TokenizeRequest,
+    Endpoint.DETOKENIZE: DetokenizeRequest,
 }
+GENERATING = SERVED - {Endpoint.EMBEDDINGS, Endpoint.TOKENIZE, Endpoint.DETOKENIZE}
 
 
 def test_no_endpoint_has_a_name_twice() -> None:
@@ -31,7 +39,11 @@ def test_implemented_rows_are_fields_of_the_wire_model(endpoint: Endpoint) -> No
         if endpoint in row.endpoints and row.action is Action.IMPLEMENTED
     }
     echoed = {"metadata", "service_tier"}
-    assert rows - echoed == set(MODELS[endpoint].model_fields) - echoed
+    # Fields of the shared base that an endpoint refuses before the model sees them.
+    refused = {
+        row.name for row in PARAMETERS if endpoint in row.endpoints and row.action is Action.REFUSED
+    }
+    assert rows - echoed == set(MODELS[endpoint].model_fields) - echoed - refused
 
 
 def test_refused_and_ignored_rows_say_why() -> None:
@@ -44,7 +56,7 @@ def test_refused_and_ignored_rows_say_why() -> None:
     ["guided_future", "grammar_triggers", "stop_regex", "structural_tag", "logit_processors"],
 )
 def test_constraints_of_other_servers_are_never_dropped(name: str) -> None:
-    for endpoint in SERVED:
+    for endpoint in GENERATING:
         with pytest.raises(InvalidRequest) as caught:
             ParameterRules(endpoint).check({name: "x"})
         assert (caught.value.code, caught.value.param) == ("unsupported_parameter", name)
