@@ -111,7 +111,6 @@ def create_app(
         responses_router(
             ResponsesApi(
                 serving,
-                models=models,
                 store=open_store(settings, redis),
                 max_bytes=int(settings.max_body_mb * _MIB),
                 is_strict=settings.strict_params,

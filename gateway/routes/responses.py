@@ -19,7 +19,6 @@ from gateway.fitted_prompt import FittedGenerator, about_input
 from gateway.middleware import JSONBody
 from gateway.parameter_table import Endpoint
 from gateway.parameters import ParameterRules
-from gateway.registry import ModelRegistry
 from gateway.request_context import request_context
 from gateway.response_history import ResponseHistory
 from gateway.response_store import ResponseStore, StoredResponse
@@ -73,13 +72,11 @@ class ResponsesApi:
         self,
         serving: Serving,
         *,
-        models: ModelRegistry,
         store: ResponseStore,
         max_bytes: int,
         is_strict: bool,
     ) -> None:
         self._serving = serving
-        self._models = models
         self._store = store
         self._history = ResponseHistory(store, max_bytes=max_bytes)
         self._rules = ParameterRules(Endpoint.RESPONSES, is_strict=is_strict)
@@ -105,11 +102,12 @@ class ResponsesApi:
 
     async def count_input_tokens(self, request: Request) -> Response:
         wanted = await self._read(request)
-        model = self._models.find(wanted.fields.model)
-        try:
-            tokenized = await model.tokenize(*wanted.prompts)
-        except InvalidRequest as error:
-            raise about_input(error) from error
+        model = self._serving.model(request, wanted.fields.model)
+        with self._serving.place(request):
+            try:
+                tokenized = await model.tokenize(wanted.conversation.prompt())
+            except InvalidRequest as error:
+                raise about_input(error) from error
         return JSONBody(InputTokens(len(tokenized.token_ids)))
 
     async def retrieve(self, request: Request, response_id: str) -> Response:

@@ -10,8 +10,8 @@ from gateway.parameter_table import PARAMETERS, SERVED, Action, Endpoint
 from gateway.parameters import MAX_NAME_LEN, MAX_NAMED, ParameterRules, ignored_header
 from gateway.schemas.chat_request import ChatCompletionRequest
 from gateway.schemas.completion_request import CompletionRequest
-from gateway.schemas.responses_request import ResponsesRequest
 from gateway.schemas.embeddings_request import EmbeddingsRequest
+from gateway.schemas.responses_request import ResponsesRequest
 from gateway.schemas.tokenize_request import DetokenizeRequest, TokenizeRequest
 
 MODELS: dict[Endpoint, type[BaseModel]] = {
