@@ -202,8 +202,8 @@ class ToolFragment:
     arguments: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class TextDelta:
+# Made once a token: a struct is made in a tenth of a frozen dataclass's time.
+class TextDelta(msgspec.Struct, frozen=True):
     """What one step gave to one choice. `text` may be empty (its characters are incomplete or
     may become a stop string): such a delta is counted, not sent. `reasoning` is text of the block
     before the answer, `tool_calls` come after `text`. `logprobs` are of the answer's tokens whose

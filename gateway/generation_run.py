@@ -6,7 +6,7 @@ runtime, however the run ends.
 
 import logging
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 
 import msgspec
@@ -109,7 +109,11 @@ class _PromptRun:
 
     @property
     def is_finished(self) -> bool:
-        return all(choice.is_finished for choice in self.choices)
+        # No generator, as this is asked for each token.
+        for choice in self.choices:
+            if not choice.is_finished:
+                return False
+        return True
 
     async def close(self) -> None:
         await self.events.aclose()
@@ -254,29 +258,32 @@ class GenerationRun:
         assert info is not None, "an engine that takes requests has said what it is"
         return Submitted(info.engine_id, info.incarnation)
 
-    def _take(self, prompt: _PromptRun, event: TokenEvent) -> Iterator[GenerationEvent]:
+    def _take(self, prompt: _PromptRun, event: TokenEvent) -> Sequence[GenerationEvent]:
         choice = prompt.choices[event.choice]
         if choice.is_finished:
-            return
-        choice.note(event, now_ns=self._clock())
-        self._phase_log.extend(event.phases)
+            return ()
+        if not choice.text.num_tokens or event.phases or event.is_last:
+            choice.note(event, now_ns=self._clock())
+            self._phase_log.extend(event.phases)
         if event.error is not None:
             choice.is_finished = bool(event.phases)  # else its open phase is still to be closed
             raise to_gateway_error(event.error)
+        told: list[GenerationEvent] = []
         if not self._is_admitted and (event.admitted or event.token_ids):
             self._is_admitted = True
-            yield Admitted()
+            told.append(Admitted())
         if not event.token_ids and event.finish_reason is None and not event.prompt_logprobs:
-            return
+            return told
         for news in (event,) if prompt.part is None else prompt.part.take(event):
             if isinstance(news, TextDelta):
-                yield news
+                told.append(news)
             else:
-                yield from self._take_tokens(prompt, prompt.choices[news.choice], news)
+                told += self._take_tokens(prompt, prompt.choices[news.choice], news)
+        return told
 
     def _take_tokens(
         self, prompt: _PromptRun, choice: _ChoiceRun, event: TokenEvent
-    ) -> Iterator[GenerationEvent]:
+    ) -> tuple[GenerationEvent, ...]:
         delta: TextDelta = choice.text.feed(event)
         reason = "stop" if choice.text.is_stopped else event.finish_reason
         if reason is not None:
@@ -287,9 +294,9 @@ class GenerationRun:
             self._phase_log.append(phase)
         if self._check is not None:
             choice.texts.append(delta.text)
-        yield delta
-        if reason is not None:
-            yield ChoiceFinished(choice=delta.choice, reason=reason)
+        if reason is None:
+            return (delta,)
+        return delta, ChoiceFinished(choice=delta.choice, reason=reason)
 
     async def _verify(self, finished: ChoiceFinished) -> None:
         """Raises: ConstraintViolated for a complete answer that is not what was asked for."""

@@ -7,13 +7,12 @@ Deltas without tokens (text held back, role chunks) are not arrivals. Times are 
 whatever clock the caller uses for all of them.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 _NS = 1e9
 
 
-@dataclass(frozen=True, slots=True)
-class InterToken:
+class InterToken(NamedTuple):
     """One delta's share of the inter-token latency: `num_tokens` gaps of `seconds` each."""
 
     seconds: float
