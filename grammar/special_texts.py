@@ -18,7 +18,7 @@ def without_special_texts(tokenizer_json: str) -> str:
     document = json.loads(tokenizer_json)
     renamed: dict[str, str] = {}
     for token in document.get("added_tokens") or ():
-        if token["special"] or _is_in_brackets(token["content"]):
+        if is_hidden(token["content"], is_special=token["special"]):
             token["special"] = True
             renamed[token["content"]] = f"{OPEN}{token['id']}{CLOSE}"
             token["content"] = renamed[token["content"]]
@@ -30,5 +30,6 @@ def without_special_texts(tokenizer_json: str) -> str:
     return json.dumps(document)
 
 
-def _is_in_brackets(text: str) -> bool:
-    return text.startswith("<") and text.endswith(">")
+def is_hidden(text: str, *, is_special: bool) -> bool:
+    """Whether an added token has no text for a grammar, which can only name it by its id."""
+    return is_special or (text.startswith("<") and text.endswith(">"))
