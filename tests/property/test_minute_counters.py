@@ -2,6 +2,8 @@
 
 import asyncio
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -127,6 +129,10 @@ def test_redis_grants_what_memory_grants(valkey: ValkeyServer) -> None:
     check()
 
 
+async def grown_older(redis: Any, *, seconds: int) -> None:
+    await redis.hincrbyfloat("radixgate:rate:{t}:buckets", "at", -seconds)
+
+
 async def compare(valkey: ValkeyServer, calls: list[tuple[int, int, int, int, int]]) -> None:
     """Levels are whole numbers here, but for the milliseconds that Redis takes."""
     now = 0.0
@@ -134,11 +140,10 @@ async def compare(valkey: ValkeyServer, calls: list[tuple[int, int, int, int, in
     link = RedisLink(valkey.url, timeout_s=5)
     await link.call(lambda redis: redis.flushdb())
     shared, own = RedisCounters(link, lease_s=1000), MemoryCounters(clock=lambda: now)
-    buckets = link.key("rate", "{t}", "buckets")
     held: list[tuple[str, int]] = []
     for index, (pause, requests, tokens, settled_index, used) in enumerate(calls):
         now += pause
-        await link.call(lambda redis, by=pause: redis.hincrbyfloat(buckets, "at", -by))
+        await link.call(partial(grown_older, seconds=pause))
         asked = Asked(requests, tokens, f"h{index}")
         expected = own.take("t", limits, asked)
         found = await shared.take("t", limits, asked)

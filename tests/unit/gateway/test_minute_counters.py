@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -57,15 +58,22 @@ class InRedis:
         await self.counters.settle("t", LIMITS, settled, held_tokens=held)
 
     async def wait(self, seconds: float) -> None:
-        await self.link.call(
-            lambda redis: redis.hincrbyfloat("radixgate:rate:{t}:buckets", "at", -seconds)
-        )
-        holds = "radixgate:rate:{t}:holds"
-        for member in await self.link.call(lambda redis: redis.zrange(holds, 0, -1)):
-            await self.link.call(lambda redis, one=member: redis.zincrby(holds, -seconds, one))
+        await self.link.call(lambda redis: grown_older(redis, seconds))
 
     async def close(self) -> None:
         await self.link.close()
+
+
+async def grown_older(redis: Any, seconds: float) -> None:
+    await redis.hincrbyfloat("radixgate:rate:{t}:buckets", "at", -seconds)
+    holds = "radixgate:rate:{t}:holds"
+    for member in await redis.zrange(holds, 0, -1):
+        await redis.zincrby(holds, -seconds, member)
+
+
+async def lives_of_all(redis: Any) -> dict[str, int]:
+    """Every key with the seconds that it has left; -1 = for ever."""
+    return {key.decode(): await redis.ttl(key) for key in await redis.keys("*")}
 
 
 Counters = InMemory | InRedis
@@ -203,10 +211,9 @@ async def test_server_that_died_holds_its_tokens_no_longer_than_their_lease(
 async def test_nothing_stays_in_redis_for_ever(valkey: ValkeyServer) -> None:
     shared = InRedis(valkey)
     await shared.take(Asked(requests=6, tokens=600, hold_id="a"))
-    keys = await shared.link.call(lambda redis: redis.keys("*"))
-    lives = [await shared.link.call(lambda redis, one=key: redis.ttl(one)) for key in keys]
-    assert sorted(keys) == [b"radixgate:rate:{t}:buckets", b"radixgate:rate:{t}:holds"]
-    assert all(60 <= life <= LEASE_S + 60 for life in lives)
+    lives = await shared.link.call(lives_of_all)
+    assert sorted(lives) == ["radixgate:rate:{t}:buckets", "radixgate:rate:{t}:holds"]
+    assert all(60 <= life <= LEASE_S + 60 for life in lives.values())
     await shared.close()
 
 
