@@ -114,6 +114,19 @@ def test_the_logits_are_those_of_transformers(subject: Subject) -> None:
     assert error < MAX_ERROR
 
 
+def test_the_scores_of_a_prompt_are_those_of_transformers(subject: Subject) -> None:
+    """In chunks of 23, where all of it is cached."""
+    expected = reference_logits(subject.reference, PROMPT).log_softmax(-1)[:-1]
+    engine = subject.engine()
+    engine.ask(make_submit("first", PROMPT, sampling=GREEDY))
+    request = make_submit("scored", PROMPT, max_tokens=0, num_prompt_logprobs=VOCAB_SIZE)
+    scores = engine.ask(request).last.prompt_logprobs
+    found = torch.tensor([[value for _, value in sorted(score.top)] for score in scores])
+    assert (found - expected).abs().max() < MAX_ERROR
+    own = torch.tensor([score.logprob for score in scores])
+    assert torch.equal(own, found.gather(1, torch.tensor(PROMPT)[1:, None])[:, 0])
+
+
 def test_the_greedy_tokens_are_those_of_transformers_cached_or_not(subject: Subject) -> None:
     expected = reference_greedy(subject.reference, PROMPT, num_tokens=NUM_TOKENS)
     engine = subject.engine()

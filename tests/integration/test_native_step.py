@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from runtime import prompt_scores
 from runtime.batch import (
     Executor,
     PageCopy,
@@ -17,6 +18,7 @@ from runtime.batch import (
     SampleRow,
     ScheduledBatch,
     ScheduledRow,
+    ScoredTokens,
 )
 from runtime.decoder import Decoder
 from runtime.decoder_spec import DecoderSpec
@@ -161,6 +163,57 @@ def relative_error(found: torch.Tensor, expected: torch.Tensor) -> float:
     return float(difference.norm() / centred.norm())
 
 
+def scored_batch(batch: ScheduledBatch) -> ScheduledBatch:
+    """The same, where a token is scored by each logits row that is wanted; rows differ in how many
+    best tokens they want."""
+    rows = []
+    for number, one in enumerate(batch.rows):
+        offsets = one.sample_offsets
+        token_ids = tuple((17 * offset + number) % VOCAB_SIZE for offset in offsets)
+        num_best = (0, 3, VOCAB_SIZE)[(number + batch.step) % 3]
+        scored = ScoredTokens(offsets[0], token_ids, num_best) if offsets else None
+        rows.append(replace(one, scored=scored))
+    return replace(batch, rows=tuple(rows))
+
+
+def assert_scored_as_sampled(executor: Executor, batch: ScheduledBatch) -> None:
+    """The scores are the log-probabilities that the sampler finds in the same logits."""
+    batch = scored_batch(batch)
+    sampled = iter(logprobs(executor, batch))
+    scores = executor.score()
+    assert len(scores) == len(batch.scored)
+    for tokens, found in zip(batch.scored, scores, strict=True):
+        assert len(found) == len(tokens.token_ids)
+        for token_id, score in zip(tokens.token_ids, found, strict=True):
+            expected = next(sampled)
+            assert abs(score.logprob - float(expected[token_id])) < 1e-5
+            best = torch.topk(expected, tokens.num_best).values
+            assert torch.allclose(torch.tensor([one for _, one in score.top]), best, atol=1e-5)
+            at_ids = expected[[token_id for token_id, _ in score.top]]
+            assert torch.allclose(at_ids, best, atol=1e-5)
+    assert next(sampled, None) is None
+
+
+@pytest.mark.parametrize("num_rows", [1, 7, 1000])
+def test_scores_are_taken_from_the_logits_that_are_sampled(
+    subject: Subject, num_rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many rows of logits there are at a time."""
+    monkeypatch.setattr(prompt_scores, "MAX_LOGITS", num_rows * VOCAB_SIZE)
+    native = subject.native(runnable_sets()[0])
+    for batch in batches():
+        assert_scored_as_sampled(native, batch)
+    assert_scored_as_sampled(subject.reference(), batches()[0])
+
+
+def test_a_step_that_scores_nothing_has_no_scores(subject: Subject) -> None:
+    for executor in (subject.native(runnable_sets()[0]), subject.reference()):
+        executor.forward(scored_batch(batches()[0]))
+        assert len(executor.score()) == 1
+        executor.forward(batches()[1])
+        assert executor.score() == ()
+
+
 def test_every_architecture_in_every_kind_of_batch(subject: Subject) -> None:
     native, reference = subject.native(runnable_sets()[0]), subject.reference()
     for batch in batches():
@@ -179,6 +232,7 @@ def test_every_instruction_set(
     for batch in batches():
         error = relative_error(logprobs(native, batch), logprobs(reference, batch))
         assert error < max_error(subject), f"batch {batch.step}"
+        assert_scored_as_sampled(native, batch)
 
 
 def test_the_number_of_threads_changes_nothing(subject: Subject) -> None:
