@@ -2,14 +2,21 @@
 plain executor, for every architecture."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
 
-from runtime.batch import PageId, RowKey, SampledToken, ScheduledBatch, ScheduledRow
+from runtime.batch import (
+    PageId,
+    RowKey,
+    SampledToken,
+    ScheduledBatch,
+    ScheduledRow,
+    ScoredTokens,
+)
 from runtime.config import RuntimeConfig
 from runtime.decoder_weights import load_decoder_weights
 from runtime.flex_attention import Attend, attend_pages
@@ -115,6 +122,28 @@ def test_tokens_and_logits_are_those_of_the_plain_executor(
         assert capture.num_replays >= NUM_TOKENS - 1
     else:
         assert capture.num_replays == 0
+
+
+def test_scores_of_a_prompt_are_those_of_the_plain_executor_beside_decode_rows(
+    case: Case, source: ModelSource
+) -> None:
+    """Whose step is recorded where it is alone, and not where a prompt is beside it."""
+    found = []
+    capture = CountedCapture()
+    for executor in (plain(source, case), flex(source, case, capture, attend_listed_pages)):
+        decode = ScheduledRow(RowKey(0), (5,), 0, (PageId(9),), (0,))
+        executor.forward(ScheduledBatch(0, (decode,)))
+        num_replays = capture.num_replays
+        ids = PROMPTS[0]
+        scored = ScoredTokens(20, tuple(ids[21:]), num_best=4)
+        prompt = ScheduledRow(RowKey(1), tuple(ids), 0, tuple(map(PageId, range(5))), (), scored)
+        later = replace(decode, token_ids=(6,), start=1)
+        executor.forward(ScheduledBatch(1, (later, prompt)))
+        assert capture.num_replays == num_replays
+        (scores,) = executor.score()
+        found.append([[score.logprob, *dict(score.top).values()] for score in scores])
+    assert torch.tensor(found[0]).shape == (54, 5)
+    assert torch.allclose(*map(torch.tensor, found), atol=MAX_ERROR)
 
 
 def test_an_engine_over_it_answers_from_cached_and_shared_pages(
