@@ -1,6 +1,7 @@
 """What `radixgate serve` puts together, without starting it."""
 
 import json
+import re
 import shlex
 import threading
 from collections.abc import Sequence
@@ -45,6 +46,35 @@ async def test_what_has_threads_is_closed_with_the_app_and_beside_the_event_loop
         await service.stop()
     assert len(threads) == 1
     assert threads[0] is not threading.current_thread()
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"key_file": "KEYS"}, r"^radixgate: RADIXGATE_KEY_FILE: \S+keys\.yaml, line 1, 'keys': "),
+        (
+            {"redis_url": "redis://:pw@h/x"},
+            r"^radixgate: RADIXGATE_REDIS_URL=\(hidden\): expected ",
+        ),
+    ],
+)
+def test_setting_that_only_the_start_can_judge_ends_it_in_one_line(
+    settings: dict[str, str],
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = tmp_path / "keys.yaml"
+    path.write_text("keys: none")
+    monkeypatch.setattr(serve, "configure_logging", lambda *_, **__: None)
+    model = str(write_tiny_model(tmp_path / "tiny"))
+    given = {name: value.replace("KEYS", str(path)) for name, value in settings.items()}
+    assert serve.serve(Settings.load({}, {"model": model, "port": 0, **given})) == 2
+    error = capsys.readouterr().err
+    assert re.search(said, error)
+    assert error.count("\n") == 1
+    assert "pw" not in error
 
 
 @pytest.mark.parametrize(
