@@ -16,9 +16,11 @@ class EventInbox:
 
     def __init__(self, request_id: str, num_choices: int) -> None:
         self.request_id = request_id
+        self._loop = asyncio.get_running_loop()
         self._next_seq = dict.fromkeys(range(num_choices), 0)
         self._events: deque[TokenEvent] = deque()
-        self._changed = asyncio.Event()
+        # The consumer's, while it waits: what an asyncio.Event does, for less.
+        self._waiter: asyncio.Future[None] | None = None
 
     @property
     def is_finished(self) -> bool:
@@ -56,20 +58,25 @@ class EventInbox:
         else:
             self._next_seq.pop(choice, None)
             self._events = deque(event for event in self._events if event.choice != choice)
-        self._changed.set()
+        self._wake()
 
     async def take(self) -> TokenEvent | None:
-        """The oldest unread event; None after the last one."""
+        """The oldest unread event; None after the last one. There is one consumer."""
         while not self._events:
             if self.is_finished:
                 return None
-            self._changed.clear()
-            await self._changed.wait()
+            self._waiter = self._loop.create_future()
+            await self._waiter
         return self._events.popleft()
 
     def _put(self, event: TokenEvent) -> None:
         self._events.append(event)
-        self._changed.set()
+        self._wake()
+
+    def _wake(self) -> None:
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():  # it may have been cancelled
+            waiter.set_result(None)
 
 
 class TokenStream:
