@@ -43,7 +43,8 @@ class FittedGenerator:
             fit = self._fit if self._truncates else self._generator.prepare
             prepared = await fit(request)
         except InvalidRequest as error:
-            raise about_input(error) from error
+            speak_of_input(error)
+            raise
         return replace(prepared, ignored=tuple(map(_as_named_here, prepared.ignored)))
 
     def generate(self, prepared: PreparedGeneration) -> AsyncIterator[GenerationEvent]:
@@ -86,12 +87,10 @@ class FittedGenerator:
         return replace(request, prompts=(self._conversation.prompt(num_dropped),))
 
 
-def about_input(error: InvalidRequest) -> InvalidRequest:
-    """The same error in the words of this endpoint."""
-    if error.param != "messages":
-        return error
-    message = error.message.replace("messages", "input")
-    return type(error)(message, code=error.code, param="input")
+def speak_of_input(error: InvalidRequest) -> None:
+    """Changes the error into the words of this endpoint."""
+    if error.param == "messages":
+        error.param, error.message = "input", error.message.replace("messages", "input")
 
 
 def _as_named_here(name: str) -> str:

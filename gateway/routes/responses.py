@@ -15,7 +15,7 @@ from starlette.responses import Response
 from gateway.constraint_request import constraint_request
 from gateway.conversation import Conversation
 from gateway.errors import InvalidRequest, NotFound
-from gateway.fitted_prompt import FittedGenerator, about_input
+from gateway.fitted_prompt import FittedGenerator, speak_of_input
 from gateway.middleware import JSONBody
 from gateway.parameter_table import Endpoint
 from gateway.parameters import ParameterRules
@@ -107,7 +107,8 @@ class ResponsesApi:
             try:
                 tokenized = await model.tokenize(wanted.conversation.prompt())
             except InvalidRequest as error:
-                raise about_input(error) from error
+                speak_of_input(error)
+                raise
         return JSONBody(InputTokens(len(tokenized.token_ids)))
 
     async def retrieve(self, request: Request, response_id: str) -> Response:
