@@ -6,12 +6,15 @@ Owned by GenerationRun, one per choice. Decides whether a stop string ended the 
 from collections import deque
 from collections.abc import Sequence
 
+from gateway.called_tools import CalledTools
 from gateway.detokenizer import Detokenizer
-from gateway.generation import LogprobEntry, TextDelta, TextOptions
+from gateway.generation import LogprobEntry, TextDelta, TextOptions, ToolFragment
 from gateway.reasoning import ReasoningBlock
 from gateway.stop_strings import StopScanner
 from gateway.token_entries import TokenEntries
 from gateway.tokenizer import Tokenizer
+from gateway.tools.constraint import ToolPlan
+from gateway.tools.parser import ParsedText
 from runtime.messages import Sampling, TokenEvent, TokenLogprob
 
 DEFAULTS = TextOptions()
@@ -23,7 +26,8 @@ class ChoiceText:
     The `block` before an answer is text of its own, without log-probabilities.
 
     A token's log-probability goes out when its first character does; so those of a trimmed stop
-    string never do, and a token that only began before the stop keeps all its bytes.
+    string never do, and a token that only began before the stop keeps all its bytes. Those of tool
+    calls have none. `tools` tells of them; None where the request has no tools.
     """
 
     def __init__(
@@ -36,6 +40,7 @@ class ChoiceText:
         options: TextOptions = DEFAULTS,
         drops_space: bool = False,
         block: ReasoningBlock | None = None,
+        plan: ToolPlan | None = None,
     ) -> None:
         self._choice = choice
         self._detokenizer = Detokenizer(
@@ -44,12 +49,16 @@ class ChoiceText:
         self._scanner = scanner
         self._options = options
         self._block = block
+        self.tools = None if plan is None else CalledTools(plan, self._detokenizer)
+        self._fragments: list[ToolFragment] = []
+        self._has_calls = False
         self._min_tokens = sampling.min_tokens
         self._entries = token_entries(sampling, options, tokenizer)
         # Most answers are text that nothing but their last event can end.
         self._is_plain = (
             self._entries is None
             and block is None
+            and plan is None
             and not scanner.has_stops
             and not options.returns_ids
         )
@@ -88,8 +97,14 @@ class ChoiceText:
             logprobs=self._settled_entries(is_end=event.finish_reason is not None),
             num_tokens=self.num_tokens - num_before,
             reasoning="".join(thoughts) if self._options.shows_reasoning else "",
+            tool_calls=self._take_fragments(),
             token_ids=self._shown_ids(event, self.num_tokens - num_before),
         )
+
+    def _take_fragments(self) -> tuple[ToolFragment, ...]:
+        taken = tuple(self._fragments)
+        self._fragments.clear()
+        return taken
 
     def _plain_delta(self, token_ids: Sequence[int]) -> TextDelta:
         """As feed() gives it, for a small part of the time."""
@@ -107,13 +122,28 @@ class ChoiceText:
         return thought
 
     def _take(self, token_id: int, logprob: TokenLogprob | None) -> str:
-        if logprob is not None and self._entries is not None:
+        if logprob is not None and self._entries is not None and not self._has_calls:
             self._unsettled.append((self._num_chars, self._entries.of(token_id, logprob)))
-        return self._scan(self._detokenizer.feed(token_id))
+        if self.tools is None:
+            return self._scan(self._detokenizer.feed(token_id))
+        return self._parse(self.tools.feed(token_id))
 
     def _end(self) -> str:
-        text = self._scan(self._detokenizer.flush())
+        if self.tools is None:
+            text = self._scan(self._detokenizer.flush())
+        else:
+            text = self._parse(self.tools.finish())
         return text if self.is_stopped else text + self._scanner.flush()
+
+    def _parse(self, parsed: ParsedText) -> str:
+        """Content that may go out. Nothing in a call is a stop string, and what was held back
+        before one is none either."""
+        text = self._scan(parsed.content)
+        if self.is_stopped or not parsed.fragments:
+            return text
+        self._fragments += parsed.fragments
+        self._has_calls = True
+        return text + self._scanner.flush()
 
     def _scan(self, text: str) -> str:
         self._num_chars += len(text)
@@ -122,7 +152,7 @@ class ChoiceText:
         return scan.text
 
     def _settled_entries(self, *, is_end: bool) -> tuple[LogprobEntry, ...]:
-        keeps_all = is_end and not self.is_stopped
+        keeps_all = is_end and not self.is_stopped and not self._has_calls
         settled = []
         while self._unsettled and (
             keeps_all or self._unsettled[0][0] < self._scanner.num_settled_chars

@@ -6,12 +6,15 @@ Routes know only this module. The embedded runtime stands behind
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 
 from grammar.spec import ConstraintKind, ConstraintSpec, PreparedConstraint, Reasoning
 from runtime.messages import Phase, Sampling
+
+if TYPE_CHECKING:
+    from gateway.tools.constraint import ToolPlan
 
 FinishReason = Literal["stop", "length", "tool_calls"]
 ToolMode = Literal["auto", "required", "named"]
@@ -129,13 +132,15 @@ class PreparedGeneration:
     """A request that can be run: rendered, tokenized, checked, its constraint prepared. `sampling`
     is the request's with what is found out about tokens. `ignored` names parameters that this
     request gave and that have no effect on it. `compile_s` is None where the constraint was known.
-    `reasoning` has what may come before an answer, for each prompt."""
+    `reasoning` has what may come before an answer, for each prompt; `tools` how calls are told from
+    its text."""
 
     request: GenerationRequest
     prompt_token_ids: tuple[tuple[int, ...], ...]
     sampling: Sampling
     max_tokens: tuple[int, ...]
     constraint: PreparedConstraint | None = None
+    tools: "ToolPlan | None" = None
     reasoning: tuple[Reasoning | None, ...] = ()
     compile_s: float | None = None
     ignored: tuple[str, ...] = ()

@@ -32,6 +32,7 @@ from gateway.prompt_part import PromptPart, wants_part, wants_scores
 from gateway.reasoning import ReasoningBlock
 from gateway.stop_strings import StopStrings
 from gateway.tokenizer import Tokenizer
+from gateway.tools.check import ToolCheck
 from grammar.errors import GrammarError
 from runtime.messages import AttributeValue, Phase, Submit, TokenEvent, TraceContext
 from runtime.token_engine import EngineUnavailable, TokenEngine
@@ -143,11 +144,13 @@ class GenerationRun:
         engine: TokenEngine | CheckedEngine,
         tokenizer: Tokenizer,
         check: AnswerCheck | None = None,
+        tool_check: ToolCheck | None = None,
         clock: Callable[[], int] = time.time_ns,
     ) -> None:
         self._prepared = prepared
         self._engine = engine
         self._check = check
+        self._tool_check = tool_check
         self._tokenizer = tokenizer
         self._clock = clock
         self._phase_log = prepared.request.phase_log
@@ -190,6 +193,7 @@ class GenerationRun:
                         options=request.text,
                         drops_space=self._drops_space(index),
                         block=self._block(index),
+                        plan=self._prepared.tools,
                     ),
                     submitted_ns=self._clock(),
                 )
@@ -285,7 +289,7 @@ class GenerationRun:
         self, prompt: _PromptRun, choice: _ChoiceRun, event: TokenEvent
     ) -> tuple[GenerationEvent, ...]:
         delta: TextDelta = choice.text.feed(event)
-        reason = "stop" if choice.text.is_stopped else event.finish_reason
+        reason = self._reason(choice.text, event)
         if reason is not None:
             choice.is_finished = True
         if reason is not None and event.finish_reason is None:
@@ -298,22 +302,41 @@ class GenerationRun:
             return (delta,)
         return delta, ChoiceFinished(choice=delta.choice, reason=reason)
 
+    def _reason(self, text: ChoiceText, event: TokenEvent) -> FinishReason | None:
+        """As OpenAI has it, a call that was demanded by name ends with "stop"."""
+        if text.is_stopped:
+            return "stop"
+        tools = self._prepared.request.tools
+        if event.finish_reason != "stop" or tools is None or tools.mode == "named":
+            return event.finish_reason
+        has_calls = text.tools is not None and text.tools.are_complete
+        return "tool_calls" if has_calls else "stop"
+
     async def _verify(self, finished: ChoiceFinished) -> None:
         """Raises: ConstraintViolated for a complete answer that is not what was asked for."""
-        if self._check is None or finished.reason != "stop":
+        if finished.reason == "length":
             return
         num_choices = self._prepared.request.num_choices
         prompt = self._prompts[finished.choice // num_choices]
-        choice = prompt.choices[finished.choice % num_choices]
         try:
-            problem = await self._check.problem("".join(choice.texts))
+            problem = await self._problem(prompt.choices[finished.choice % num_choices])
         except GrammarError as error:  # the mask is the proof then
             _log.warning("an answer could not be validated: %s", error)
             return
         if problem is not None:
             raise ConstraintViolated(
-                f"The answer does not fit its constraint and is not given: {problem.message}."
+                f"The answer does not fit its constraint and is not given: {problem}."
             )
+
+    async def _problem(self, choice: _ChoiceRun) -> str | None:
+        tools = choice.text.tools
+        if tools is not None and tools.calls:
+            calls = [(call.name, call.arguments) for call in tools.calls]
+            return None if self._tool_check is None else await self._tool_check.problem(calls)
+        if self._check is None:
+            return None
+        found = await self._check.problem("".join(choice.texts))
+        return None if found is None else found.message
 
     def _check_finished(self) -> None:
         if not all(prompt.is_finished for prompt in self._prompts):

@@ -7,6 +7,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from typing import Protocol
 
 import msgspec
@@ -28,10 +29,14 @@ from gateway.generation import (
     Prompt,
     TextPrompt,
     TokenizedPrompt,
+    ToolRequest,
 )
 from gateway.prompt_encoding import PromptEncoder, PromptLimits, check_ids
 from gateway.reasoning import Markers
 from gateway.tokenizer import Tokenizer, check_unicode
+from gateway.tools.constraint import ToolPlan, prepare_tools
+from gateway.tools.dialect import Dialect
+from gateway.tools.families import HERMES
 from grammar.errors import ConstraintTooExpensive, GrammarError, UnsupportedConstraint
 from grammar.spec import ConstraintSpec, PreparedConstraint, Reasoning
 from runtime.messages import AttributeValue, Phase, Sampling
@@ -72,6 +77,7 @@ class Preparation:
         template: ChatTemplate | None,
         probe: ConstraintChecker,
         markers: Markers | None = None,
+        dialect: Dialect = HERMES,
         clock: Callable[[], int] = time.time_ns,
     ) -> None:
         self._engine = engine
@@ -80,6 +86,7 @@ class Preparation:
         self._template = template
         self._probe = probe
         self._markers = markers
+        self._dialect = dialect
         self._clock = clock
 
     def close(self) -> None:
@@ -111,19 +118,42 @@ class Preparation:
             sampling = self._sampling(request)
             attributes[names.ATTR_TOKENS] = sum(len(ids) for ids in prompts)
         max_tokens = tuple(_settle_max_tokens(request, len(ids), limit=limit) for ids in prompts)
-        report = None
-        if request.constraint is not None:
-            report = await self._prepare_constraint(request, request.constraint)
-        return PreparedGeneration(
+        prepared = PreparedGeneration(
             request=request,
             prompt_token_ids=tuple(prompts),
             sampling=sampling,
             max_tokens=max_tokens,
-            constraint=None if report is None else report.prepared,
             reasoning=self._reasoning(request, prompts),
-            compile_s=None if report is None or report.cached else report.compile_ms / 1e3,
             ignored=self._ignored(request),
         )
+        if request.tools is not None:
+            plan = await self._plan_tools(request, request.tools)
+            compile_s = None if plan.is_cached else plan.compile_ms / 1e3
+            return replace(prepared, constraint=plan.prepared, tools=plan, compile_s=compile_s)
+        if request.constraint is not None:
+            report = await self._prepare_constraint(request, request.constraint)
+            compile_s = None if report.cached else report.compile_ms / 1e3
+            return replace(prepared, constraint=report.prepared, compile_s=compile_s)
+        return prepared
+
+    async def _plan_tools(self, request: GenerationRequest, tools: ToolRequest) -> ToolPlan:
+        for tool in tools.tools:
+            check_unicode(tool.parameters, param=tool.param)
+        if request.constraint is not None:
+            check_unicode(request.constraint.value, param=request.constraint_param)
+        attributes: dict[str, AttributeValue] = {names.ATTR_GRAMMAR_WHERE: "gateway"}
+        with self._phase(request, names.SPAN_GRAMMAR_COMPILE, attributes):
+            plan = await prepare_tools(
+                self._probe,
+                tools,
+                self._dialect,
+                tokenizer=self._tokenizer,
+                answer=request.constraint,
+                answer_param=request.constraint_param,
+            )
+            attributes[names.ATTR_GRAMMAR_ENGINE] = plan.prepared.engine
+            attributes[names.ATTR_COMPILE_CACHED] = plan.is_cached
+        return plan
 
     def _sampling(self, request: GenerationRequest) -> Sampling:
         """With what words and places are to this model's tokens."""
@@ -192,7 +222,7 @@ class Preparation:
     ) -> tuple[Reasoning | None, ...]:
         """Of free answers only those to a conversation are told apart from what comes before."""
         markers, tokenizer = self._markers, self._tokenizer
-        is_free = request.constraint is None
+        is_free = request.constraint is None and request.tools is None
         if markers is None or (is_free and not request.text.splits_reasoning):
             return ()
         if is_free and not any(isinstance(prompt, ChatPrompt) for prompt in request.prompts):

@@ -22,6 +22,9 @@ from gateway.generation_run import GenerationRun
 from gateway.preparation import ConstraintChecker, Preparation
 from gateway.reasoning import Markers
 from gateway.tokenizer import Tokenizer
+from gateway.tools.check import ToolCheck
+from gateway.tools.dialect import Dialect
+from gateway.tools.families import HERMES
 from grammar.spec import ConstraintKind
 from runtime.token_engine import TokenEngine
 
@@ -41,11 +44,12 @@ class TokenGenerator:
         template: ChatTemplate | None,
         probe: ConstraintChecker,
         markers: Markers | None = None,
+        dialect: Dialect = HERMES,
         checked_retries: int = 8,
         clock: Callable[[], int] = time.time_ns,
     ) -> None:
-        """`template` None: chat is refused with a 400; `markers` None: the model does not reason.
-        `clock` is wall-clock nanoseconds."""
+        """`template` None: chat is refused with a 400; `markers` None: the model does not reason;
+        `dialect` is how it writes tool calls. `clock` is wall-clock nanoseconds."""
         self._engine = engine
         self._tokenizer = tokenizer
         self._checked_retries = checked_retries
@@ -57,6 +61,7 @@ class TokenGenerator:
             template=template,
             probe=probe,
             markers=markers,
+            dialect=dialect,
             clock=clock,
         )
 
@@ -90,8 +95,14 @@ class TokenGenerator:
                 retry_log=prepared.request.retry_log,
             )
             check = None  # nothing leaves that engine unchecked
+        tools = prepared.request.tools
         return GenerationRun(
-            prepared, engine=engine, tokenizer=self._tokenizer, check=check, clock=self._clock
+            prepared,
+            engine=engine,
+            tokenizer=self._tokenizer,
+            check=check,
+            tool_check=None if tools is None else ToolCheck(self._checks, tools),
+            clock=self._clock,
         ).events()
 
     async def tokenize(self, prompt: Prompt, *, with_pieces: bool = False) -> TokenizedPrompt:

@@ -1,0 +1,65 @@
+"""The text of one choice as content and tool calls, and what its calls were in the end.
+
+Owned by ChoiceText. What is no call passes the search for stop strings; calls do not.
+"""
+
+from dataclasses import dataclass
+
+from gateway.detokenizer import Detokenizer
+from gateway.generation import ToolFragment
+from gateway.tools.constraint import ToolPlan
+from gateway.tools.parser import ParsedText
+
+
+@dataclass(eq=False, slots=True)
+class CalledTool:
+    """A call as far as it has come."""
+
+    name: str
+    arguments: str = ""
+
+
+class CalledTools:
+    """`calls` are all that were begun; `are_complete` says that there are some, and no more is
+    missing of them."""
+
+    def __init__(self, plan: ToolPlan, detokenizer: Detokenizer) -> None:
+        self._plan = plan
+        self._parser = plan.parser()
+        self._detokenizer = detokenizer
+        self.calls: list[CalledTool] = []
+
+    @property
+    def are_complete(self) -> bool:
+        num_complete = self._parser.num_complete_calls
+        return 0 < num_complete == len(self.calls) and not self._parser.is_truncated
+
+    def feed(self, token_id: int) -> ParsedText:
+        """What the token settles."""
+        marker = self._plan.marker_texts.get(token_id)
+        if marker is None:
+            return self._noted(self._parser.feed(self._detokenizer.feed(token_id)))
+        # A marker's bytes are text of their own: what came before it is over.
+        before = self._noted(self._parser.feed(self._detokenizer.flush()))
+        is_trigger = token_id == self._plan.trigger_id
+        parsed = self._parser.trigger() if is_trigger else self._parser.feed(marker)
+        return _joined(before, self._noted(parsed))
+
+    def finish(self) -> ParsedText:
+        """The end of the answer: all that was held back."""
+        last = self._noted(self._parser.feed(self._detokenizer.flush()))
+        return _joined(last, self._noted(self._parser.finish()))
+
+    def _noted(self, parsed: ParsedText) -> ParsedText:
+        for fragment in parsed.fragments:
+            self._note(fragment)
+        return parsed
+
+    def _note(self, fragment: ToolFragment) -> None:
+        if fragment.name is not None:
+            self.calls.append(CalledTool(fragment.name))
+        self.calls[fragment.index].arguments += fragment.arguments
+
+
+def _joined(first: ParsedText, second: ParsedText) -> ParsedText:
+    return ParsedText(first.content + second.content, first.fragments + second.fragments)
