@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,14 @@ def test_every_field_of_a_file_is_read() -> None:
     assert (second.role, second.models) == ("user", ("small",))
     assert first.digest.hex() == A.removeprefix("sha256:")
     assert (third.tenant, third.limits) == ("42", AccountLimits(60, 1000))
+
+
+def test_example_in_the_documentation_is_a_key_file() -> None:
+    text = (Path(__file__).parents[3] / "docs/keys.md").read_text()
+    (example,) = re.findall(r"```yaml\n(.*?)```", text, flags=re.S)
+    first, second, third = parse_keys(example.encode())
+    assert first.limits == second.limits == AccountLimits(600, None, 8)
+    assert (third.role, third.limits) == ("admin", AccountLimits(60, 40_000))
 
 
 def test_list_may_be_empty() -> None:
