@@ -43,6 +43,7 @@ from gateway.routes.embeddings import embeddings_router
 from gateway.routes.health import health_router
 from gateway.routes.metrics import metrics_router
 from gateway.routes.models import models_router
+from gateway.routes.openapi import openapi_router
 from gateway.routes.render import render_router
 from gateway.routes.responses import ResponsesApi, responses_router
 from gateway.routes.tokenize import tokenize_router
@@ -122,17 +123,19 @@ def create_app(
         models_router(models),
         health_router(engine, lifecycle=lifecycle, version=package_version()),
         metrics_router(metrics),
+        openapi_router(settings, version=package_version()),
     )
-    for router in routers:
-        app.include_router(router)
-    app.add_exception_handler(HTTPException, RoutingErrors(_routes(routers)))
+    _include(app, routers)
     metrics.set_engine_source(lambda: _stats_of(engine))
     _add_middleware(app, settings, keys=keys, rates=rates, tracing=tracing, metrics=metrics)
     return app
 
 
-def _routes(routers: Sequence[APIRouter]) -> list[Route]:
-    return [route for router in routers for route in router.routes if isinstance(route, Route)]
+def _include(app: FastAPI, routers: Sequence[APIRouter]) -> None:
+    for router in routers:
+        app.include_router(router)
+    routes = [route for router in routers for route in router.routes if isinstance(route, Route)]
+    app.add_exception_handler(HTTPException, RoutingErrors(routes))
 
 
 def package_version() -> str:

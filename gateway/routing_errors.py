@@ -29,7 +29,7 @@ class RoutingErrors:
     """Handles the router's own exceptions; `routes` are all that the app has."""
 
     def __init__(self, routes: Sequence[Route]) -> None:
-        self._routes = tuple(routes)
+        self.routes = tuple(routes)
 
     async def __call__(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
@@ -57,7 +57,7 @@ class RoutingErrors:
 
     def _at(self, request: Request, path: str) -> Iterator[Route]:
         scope = {**request.scope, "path": path, "root_path": ""}
-        return (route for route in self._routes if route.matches(scope)[0] is not Match.NONE)
+        return (route for route in self.routes if route.matches(scope)[0] is not Match.NONE)
 
     def _advice(self, request: Request, path: str) -> str:
         if len(path) > MAX_COMPARED_PATH_CHARS:
