@@ -14,6 +14,7 @@ from typing import cast
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from gateway.direct_write import direct_write
 from gateway.disconnect import ClientDisconnected
 from gateway.errors import DeadlineExceeded, ServerError
 from gateway.generation import (
@@ -103,7 +104,12 @@ class Answer(Response):
         async with self._accepted(context) as (admission, charge):
             async with aclosing(self._events(context, admission, charge)) as events:
                 if self._call.is_stream:
-                    await self._stream(events, context, send=send)
+                    stream = EventStream(
+                        send,
+                        opening=self._call.presenter.opening(),
+                        write_now=direct_write(scope),
+                    )
+                    await self._stream(events, context, stream)
                 else:
                     response = await self._whole(events)
                     await response(scope, receive, send)
@@ -154,11 +160,9 @@ class Answer(Response):
         return JSONBody(body)
 
     async def _stream(
-        self, events: AsyncIterator[GenerationEvent], context: RequestContext, *, send: Send
+        self, events: AsyncIterator[GenerationEvent], context: RequestContext, stream: EventStream
     ) -> None:
-        presenter = self._call.presenter
-        stream = EventStream(send, opening=presenter.opening())
-        silence = self._keep_alive.frame(presenter)
+        silence = self._keep_alive.frame(self._call.presenter)
         async with stream.kept_alive(self._keep_alive.interval_s, silence):
             try:
                 async with self._deadline():
@@ -184,7 +188,7 @@ class Answer(Response):
                     await stream.start()
                 case TextDelta():
                     frame = presenter.delta(event)
-                    if frame:
+                    if frame and not stream.write_nowait(frame):
                         await stream.write(frame)
                 case ChoiceFinished():
                     await stream.write(presenter.finish(event))

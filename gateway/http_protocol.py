@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from gateway.direct_write import offer_direct_write
 from gateway.errors import InvalidRequest
 
 # Bytes of one request that are not its body: URL, headers, trailers, the frames of chunks. The
@@ -59,7 +60,10 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._head_is_complete()
+        earlier = self.cycle
         super().on_headers_complete()
+        if self.cycle is not earlier:  # its task has not begun yet
+            offer_direct_write(self.cycle)
 
     def on_body(self, body: bytes) -> None:
         self._body_bytes += len(body)

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 import msgspec
 from starlette.types import Send
 
+from gateway.direct_write import DirectWrite
 from gateway.disconnect import beside
 from gateway.errors import GatewayError
 
@@ -31,10 +32,13 @@ def error_frame(error: GatewayError) -> bytes:
 
 
 class EventStream:
-    """One response. `opening` goes out with the headers, so that nothing can come before it."""
+    """One response. `opening` goes out with the headers, so that nothing can come before it.
+    `write_now` is the connection's own (direct_write.py), the short way for what it takes."""
 
-    def __init__(self, send: Send, *, opening: bytes) -> None:
+    def __init__(self, send: Send, *, opening: bytes, write_now: DirectWrite | None = None) -> None:
         self._send = send
+        self._write_now = write_now
+        self._time = asyncio.get_running_loop().time
         self._opening = opening
         self._lock = asyncio.Lock()  # the handler and the keep-alive both write
         self._written_at = 0.0
@@ -47,9 +51,20 @@ class EventStream:
 
     async def write(self, frame: bytes) -> None:
         """Sends a frame, after the headers."""
+        if self.write_nowait(frame):
+            return
         async with self._lock:
             await self._start()
             await self._body(frame)
+
+    def write_nowait(self, frame: bytes) -> bool:
+        """Sends a frame if that needs no waiting; False: nothing was done."""
+        if not self.is_started or self._write_now is None or self._lock.locked():
+            return False
+        if not self._write_now(frame):
+            return False
+        self._written_at = self._time()
+        return True
 
     async def finish(self) -> None:
         """Ends the response cleanly."""
@@ -67,10 +82,9 @@ class EventStream:
             yield
 
     async def _keep_alive(self, interval_s: float, frame: bytes) -> None:
-        loop = asyncio.get_running_loop()
-        self._written_at = loop.time()
+        self._written_at = self._time()
         while True:
-            silence_s = loop.time() - self._written_at
+            silence_s = self._time() - self._written_at
             if silence_s < interval_s:
                 await asyncio.sleep(interval_s - silence_s)
             else:
@@ -87,5 +101,5 @@ class EventStream:
             await self._body(self._opening)
 
     async def _body(self, frame: bytes) -> None:
-        self._written_at = asyncio.get_running_loop().time()
+        self._written_at = self._time()
         await self._send({"type": "http.response.body", "body": frame, "more_body": True})
