@@ -31,9 +31,11 @@ from gateway.redis_counters import RedisCounters
 from gateway.redis_link import RedisUnavailable
 from gateway.request_context import RequestContext
 
-# Held for each choice of a request that does not say how long its answer may be. What it then uses
-# beyond that is counted, and may overdraw the bucket.
+# Held for each choice of a request that does not say how long its answer may be, and of a limit for
+# all of them, so that a small limit lets several run. What they use beyond that is counted, and may
+# overdraw the bucket.
 UNDECLARED_TOKENS = 1024
+UNDECLARED_SHARE = 4
 
 
 class RateLimits:
@@ -190,13 +192,13 @@ class Charge:
 
 def tokens_asked(prepared: PreparedGeneration, limit: int) -> int:
     """The prompt and the longest answers. Where the request sets no bound an answer may fill the
-    model's context, which few do: then a guess is held, and no more than the limit for it."""
-    request = prepared.request
+    model's context, which few do: then a guess is held, which alone makes no request too large."""
+    request, prompt = prepared.request, prepared.num_prompt_tokens
     answers = sum(prepared.max_tokens) * request.num_choices
     if request.max_tokens is None:
         guess = UNDECLARED_TOKENS * len(prepared.max_tokens) * request.num_choices
-        answers = min(answers, guess, max(0, limit - prepared.num_prompt_tokens))
-    return prepared.num_prompt_tokens + answers
+        answers = min(answers, guess, limit // UNDECLARED_SHARE, max(0, limit - prompt))
+    return prompt + answers
 
 
 def _refusal(kind: str, limit: int, *, used: float, asked: int) -> RateLimited:

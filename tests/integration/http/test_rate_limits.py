@@ -178,14 +178,18 @@ async def test_request_that_no_minute_has_room_for_is_told_so(tmp_path: Path) ->
 
 
 @pytest.mark.usefixtures("clock")
-async def test_answer_of_no_declared_length_is_served_within_the_budget(tmp_path: Path) -> None:
-    gateway = limited(tmp_path, tokens_per_minute=50)
+async def test_answer_of_no_declared_length_holds_a_guess_and_costs_what_it_has(
+    tmp_path: Path,
+) -> None:
+    gateway = limited(tmp_path, tokens_per_minute=32)
     async with caller(gateway) as client:
         first = await client.post(CHAT, json=chat())
         after = await client.get("/v1/models")
     assert first.status_code == 200
-    assert limits_of(first)["remaining-tokens"] == "0"
-    assert limits_of(after)["remaining-tokens"] == str(50 - PROMPT - ANSWER)
+    assert limits_of(first)["remaining-tokens"] == str(32 - PROMPT - 8)
+    assert limits_of(after)["remaining-tokens"] == "0"
+    overdrawn_s = (PROMPT + ANSWER) * 60 / 32
+    assert limits_of(after)["reset-tokens"] == f"1m{overdrawn_s - 60:.3f}s"
 
 
 @pytest.mark.usefixtures("clock")

@@ -87,7 +87,8 @@ def test_prompts_and_their_longest_answers_are_asked_for() -> None:
 def test_guess_is_asked_for_where_no_length_is_declared() -> None:
     open_ended = prepared(prompts=(10, 10), answers=(5000, 5000), max_tokens=None, num_choices=2)
     assert tokens_asked(open_ended, 100_000) == 20 + 4 * UNDECLARED_TOKENS
-    assert tokens_asked(open_ended, 600) == 600
+    assert tokens_asked(open_ended, 8000) == 20 + 2000
+    assert tokens_asked(open_ended, 24) == 24
     assert tokens_asked(prepared(max_tokens=None), 600) == 30
     assert tokens_asked(prepared(prompts=(700,), max_tokens=None), 600) == 700
 
