@@ -177,7 +177,7 @@ async def test_end_waits_for_what_is_still_to_be_settled(valkey: ValkeyServer) -
 async def test_what_was_held_in_redis_is_counted_here_when_redis_is_gone(
     valkey: ValkeyServer,
 ) -> None:
-    link = RedisLink(valkey.url)
+    link = RedisLink(valkey.url, timeout_s=5)
     rates = RateLimits(RedisCounters(link, lease_s=100), clock=lambda: 0.0)
     async with rates.admit(RequestContext("r", account=ACCOUNT)) as charge:
         await charge.hold(prepared(answers=(100,)))
