@@ -136,14 +136,33 @@ WRONG_CHATS = {
         "guided_decoding_backend",
     ),
     "chat_template": Wrong({"chat_template": "x"}, "unsupported_parameter", "chat_template"),
-    "tool call asked for": Wrong(
-        {"tools": [{"type": "function", "function": {"name": "f"}}]},
-        "unsupported_parameter",
-        "tools",
+    "tool without a name": Wrong(
+        {"tools": [{"type": "function", "function": {"description": "x"}}]},
+        "missing_required_parameter",
+        "tools[0].function.name",
+    ),
+    "tool of another kind": Wrong(
+        {"tools": [{"type": "custom", "custom": {"name": "f"}}]},
+        "unsupported_value",
+        "tools[0].type",
     ),
     "tool required without tools": Wrong(
-        {"tool_choice": "required"}, "unsupported_parameter", "tool_choice"
+        {"tool_choice": "required"}, "invalid_value", "tool_choice"
     ),
+    "number beyond every integer": Wrong(
+        {"max_tokens": 10**308}, "integer_above_max_value", "max_tokens"
+    ),
+    "number below every integer": Wrong({"seed": -(10**308)}, "integer_below_min_value", "seed"),
+    "number near the largest": Wrong(
+        {"temperature": 1e308}, "decimal_above_max_value", "temperature"
+    ),
+    "bias near the largest": Wrong(
+        {"logit_bias": {"5": -1e308}}, "decimal_below_min_value", "logit_bias.5"
+    ),
+    "token id beyond every integer": Wrong(
+        {"stop_token_ids": [10**308]}, "invalid_value", "stop_token_ids"
+    ),
+    "integer as a fraction": Wrong({"n": 1.0}, "invalid_type", "n"),
     "audio wanted": Wrong({"modalities": ["text", "audio"]}, "unsupported_value", "modalities"),
 }
 
@@ -157,7 +176,7 @@ WRONG_COMPLETIONS = {
     ),
     "token out of vocabulary": Wrong({"prompt": [10**9]}, "invalid_value", "prompt"),
     "prompt too long": Wrong({"prompt": [5] * 100_000}, "context_length_exceeded", "prompt"),
-    "echo": Wrong({"echo": True}, "unsupported_parameter", "echo"),
+    "echo is a number": Wrong({"echo": 1}, "invalid_type", "echo"),
     "suffix": Wrong({"suffix": "x"}, "unsupported_parameter", "suffix"),
     "best_of": Wrong({"best_of": 3, "n": 2}, "unsupported_parameter", "best_of"),
     "logprobs too high": Wrong({"logprobs": 6}, "integer_above_max_value", "logprobs"),
@@ -175,6 +194,26 @@ NO_OBJECTS = {
     "a lone surrogate": b'{"model": "\\ud83d"}',
     "NaN": b'{"temperature": NaN}',
     "an infinite number": b'{"temperature": 1e999}',
+    "Infinity": b'{"temperature": -Infinity}',
+    "null": b"null",
+    "true": b"true",
+    "a text": b'"model"',
+    "a number": b"1e308",
+    "an empty list": b"[]",
+    "something after the end": b'{"model": "m"} {}',
+    "a comma too many": b'{"model": "m",}',
+    "single quotes": b"{'model': 'm'}",
+    "a comment": b'{"model": "m" /* the model */}',
+    "UTF-16": '{"model": "m"}'.encode("utf-16"),
+    "a byte order mark": b'\xef\xbb\xbf{"model": "m"}',
+    "a raw line break in a text": b'{"model": "a\nb"}',
+    "an overlong encoding": b'{"model": "\xc0\xaf"}',
+    "an encoded surrogate": b'{"model": "\xed\xa0\x80"}',
+    "a key twice": b'{"model": "m", "input": "a", "prompt": "a", "model": "m"}',
+    "a key twice, spelled differently": b'{"model": "m", "\\u006dodel": "m"}',
+    "a key twice inside": b'{"model": "m", "tools": [{"a": {"b": 1, "b": 2}}]}',
+    "a number of 5000 digits": b'{"seed": 1' + b"0" * 5000 + b"}",
+    "a hundred thousand keys": b"{" + b",".join(b'"%d":1' % n for n in range(100_001)) + b"}",
     "nested without end": b"[" * 200_000,
     "an object nested too deeply": b'{"a":' * 50_000 + b"1" + b"}" * 50_000,
 }
