@@ -7,7 +7,7 @@ import datetime
 import json
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 import jinja2
 import jinja2.ext
@@ -17,15 +17,26 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from gateway.continued_message import continued
 from gateway.errors import InvalidRequest
+from gateway.message_repairs import repairs
 from gateway.message_shapes import (
     Message,
     TemplateTraits,
-    merge_system_messages,
+    WrittenObject,
     shape_messages,
+    with_tools,
 )
+from gateway.tools.dialect import Dialect
+from gateway.tools.families import find_dialect
 from runtime.errors import ModelError
 
 NEEDLE = "needle_of_the_probe"
+# Nine letters and digits are the one form of id that every template takes.
+_SHORT_ID, _LONG_ID = "call00001", "call_of-the-probe"
+_PARAMETERS = {
+    "type": "object",
+    "properties": {"probe": {"type": "string", "description": "probe"}},
+    "required": ["probe"],
+}
 EFFORT_VARIABLES = ("reasoning_effort", "enable_thinking")
 NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
 
@@ -39,9 +50,11 @@ class ChatTemplate:
         special_tokens: Mapping[str, str],
         *,
         now: Callable[[], datetime.datetime] = datetime.datetime.now,
+        dialect: Dialect | None = None,
     ) -> None:
         """`special_tokens` by their name in templates (bos_token, ...); `now` gives the date to
-        templates that print it. `reads_effort` says whether a reasoning effort changes anything.
+        templates that print it. `dialect` None is the one that the template speaks. `reads_effort`
+        says whether a reasoning effort changes anything.
 
         Raises: ModelError when the template does not compile.
         """
@@ -50,6 +63,7 @@ class ChatTemplate:
         except jinja2.TemplateError as error:
             raise ModelError(f"the model's chat template does not compile: {error}") from error
         self._special_tokens = dict(special_tokens)
+        self.dialect = find_dialect("auto", source) if dialect is None else dialect
         self.traits = _find_traits(self._render, source)
         self.reads_effort = any(name in source for name in EFFORT_VARIABLES)
 
@@ -62,14 +76,15 @@ class ChatTemplate:
         adds_generation_prompt: bool = True,
         continues_last: bool = False,
     ) -> str:
-        """The text of a conversation. Shapes the template does not take are converted; where it
-        refuses more than one system message, they are merged in front. `options` are further
-        variables of the template. With `continues_last` the text ends where the content of the
-        last message does.
+        """The text of a conversation. Shapes the template does not take are converted, and what
+        it refuses is changed as little as it takes. `tools` are shown by the template or, where it
+        has no place for them, described to the system. `options` are further variables of the
+        template. With `continues_last` the text ends where the content of the last message does.
 
         Raises: InvalidRequest with what the template said.
         """
-        shaped = shape_messages(messages, self.traits)
+        shaped = shape_messages(messages, self.traits, self.dialect)
+        shaped = with_tools(shaped, tools, self.traits, dialect=self.dialect)
         variables = {**(options or {}), "tools": list(tools) or None}
         if continues_last:
             return continued(shaped, lambda marked: self._attempt(marked, variables))
@@ -79,13 +94,13 @@ class ChatTemplate:
         try:
             return self._render(messages, variables)
         except Exception as error:  # templates are programs: any exception can come out of one
-            merged = merge_system_messages(messages)
-            if merged == messages:
-                raise _refusal(error) from error
-        try:
-            return self._render(merged, variables)
-        except Exception as error:
-            raise _refusal(error) from error
+            refusal = _refusal(error)
+        for repaired in repairs(messages, self.dialect):
+            try:
+                return self._render(repaired, variables)
+            except Exception:  # what it said of the messages as they are is what counts
+                continue
+        raise refusal
 
     def _render(
         self, messages: Sequence[Message], variables: Mapping[str, Any] = NO_OPTIONS
@@ -134,6 +149,8 @@ def _to_json(
     sort_keys: bool = False,
 ) -> str:
     """jinja's own filter escapes HTML; models were trained on plain JSON."""
+    if isinstance(value, WrittenObject) and (indent, separators, sort_keys) == (None, None, False):
+        return value.text
     return json.dumps(
         value,
         ensure_ascii=ensure_ascii,
@@ -148,14 +165,16 @@ def _raise_exception(message: str) -> str:
 
 
 class _Probe:
-    """Renders small conversations to see how a template takes them; a failure shows nothing."""
+    """Renders small conversations to see how a template takes them; a failure shows nothing.
+    Contents are texts, or parts with `takes_parts_only`."""
 
     def __init__(self, render: Callable[..., str]) -> None:
         self._render = render
+        self.takes_parts_only = False
 
-    def text_of(self, *messages: Message) -> str:
+    def text_of(self, *messages: Message, tools: Sequence[Message] | None = None) -> str:
         try:
-            return self._render(messages)
+            return self._render(messages, {"tools": tools})
         except Exception:  # any exception means: not like this
             return ""
 
@@ -164,30 +183,56 @@ class _Probe:
         text = self.text_of({"role": "user", "content": content})
         return NEEDLE in text and f"'{NEEDLE}'" not in text and f'"{NEEDLE}"' not in text
 
-    def text_of_call(self, arguments: Any) -> str:
-        # Nine alphanumeric characters are the one form of id that every template takes.
+    def text_of_call(
+        self, arguments: Any, *, text: str = "", call_id: str = _SHORT_ID, result: str = ""
+    ) -> str:
         call = {
-            "id": "call00001",
+            "id": call_id,
             "type": "function",
             "function": {"name": "probe", "arguments": arguments},
         }
-        return self.text_of(
-            {"role": "user", "content": "probe"},
-            {"role": "assistant", "content": "", "tool_calls": [call]},
-        )
+        messages = [
+            self._message("user", "probe"),
+            {**self._message("assistant", text), "tool_calls": [call]},
+        ]
+        if result:
+            messages.append({**self._message("tool", result), "tool_call_id": call_id})
+        return self.text_of(*messages)
+
+    def shows_tools(self) -> Literal["variable", "system"] | None:
+        function = {"name": NEEDLE, "description": "probe", "parameters": _PARAMETERS}
+        user, system = (self._message(role, "probe") for role in ("user", "system"))
+        tools = [{"type": "function", "function": function}]
+        if any(NEEDLE in self.text_of(*before, user, tools=tools) for before in ((), (system,))):
+            return "variable"
+        in_system = self.text_of({**system, "tools": NEEDLE}, user)
+        return "system" if NEEDLE in in_system else None
+
+    def _message(self, role: str, text: str) -> Message:
+        parts = [{"type": "text", "text": text}] if text else []
+        return {"role": role, "content": parts if self.takes_parts_only else text}
 
 
 def _find_traits(render: Callable[..., str], source: str) -> TemplateTraits:
     probe = _Probe(render)
     takes_parts = probe.takes_content([{"type": "text", "text": NEEDLE}])
+    probe.takes_parts_only = takes_parts and not probe.takes_content(NEEDLE)
     as_text = probe.text_of_call(json.dumps({NEEDLE: 1}))
     as_object = probe.text_of_call({NEEDLE: 1})
     shows_object = NEEDLE in as_object and f"'{NEEDLE}'" not in as_object
+    # The text is preferred: it repeats what the model wrote, so the next turn of a chat
+    # finds its own tokens in the cache.
+    is_text = f'"{NEEDLE}":' in as_text
+    arguments: Any = "{}" if is_text else {}
     return TemplateTraits(
-        takes_text=probe.takes_content(NEEDLE) or not takes_parts,
+        takes_text=not probe.takes_parts_only,
         takes_parts=takes_parts,
         takes_developer="'developer'" in source or '"developer"' in source,
-        # The text is preferred: it repeats what the model wrote, so the next turn of a chat
-        # finds its own tokens in the cache.
-        tool_arguments="text" if f'"{NEEDLE}":' in as_text else "object" if shows_object else None,
+        tool_arguments="text" if is_text else "object" if shows_object else None,
+        tools=probe.shows_tools(),
+        takes_results=(is_text or shows_object)
+        and NEEDLE in probe.text_of_call(arguments, result=NEEDLE),
+        takes_text_and_calls=not (is_text or shows_object)
+        or NEEDLE in probe.text_of_call(arguments, text=NEEDLE),
+        takes_any_id=probe.text_of_call(arguments, call_id=_LONG_ID) != "",
     )

@@ -2,6 +2,7 @@
 the text of a conversation's earlier calls are made.
 """
 
+import hashlib
 import json
 import secrets
 import string
@@ -90,12 +91,17 @@ def json_text(pairs: Iterable[tuple[str, str]]) -> str:
     return "{" + ", ".join(f"{json.dumps(name)}: {value}" for name, value in pairs)
 
 
-def short_call_id(call_id: str, number: int) -> str:
-    """An id for templates that take nine letters and digits: the same for the same id, and
-    another for another one as far as its end tells. `number` counts ids that end alike."""
-    kept = "".join(letter for letter in call_id if letter in _LETTERS)
-    digits = str(number) if number else ""
-    return f"{kept[-(_SHORT_ID_LEN - len(digits)) :]}{digits}".rjust(_SHORT_ID_LEN, "0")
+def short_call_id(call_id: str) -> str:
+    """An id as templates demand it that take nine letters and digits: itself, or always the same
+    one in its place."""
+    if len(call_id) == _SHORT_ID_LEN and call_id.isascii() and call_id.isalnum():
+        return call_id
+    number = int.from_bytes(hashlib.sha256(call_id.encode(errors="replace")).digest())
+    letters = []
+    for _ in range(_SHORT_ID_LEN):
+        number, letter = divmod(number, len(_LETTERS))
+        letters.append(_LETTERS[letter])
+    return "".join(letters)
 
 
 def _random_text(length: int) -> str:

@@ -119,7 +119,8 @@ def test_an_error_inside_the_template_is_the_clients_400() -> None:
 
 def test_tool_messages_do_not_crash_a_template_that_knows_none() -> None:
     history = [USER, calling("{}"), {"role": "tool", "tool_call_id": "call_1", "content": "4"}]
-    assert "<|im_start|>tool\n4<|im_end|>" in template(CHATML).render(history)
+    text = template(CHATML).render(history)
+    assert "<|im_start|>user\n<tool_response>\n4\n</tool_response><|im_end|>" in text
 
 
 def test_the_developer_is_the_system_unless_the_template_knows_one() -> None:
@@ -185,17 +186,18 @@ def test_a_null_or_missing_content_beside_tool_calls_is_empty() -> None:
 
 def test_a_template_that_shows_no_tool_calls_gets_them_as_text() -> None:
     text = template(CHATML).render([USER, calling('{"a": 1}', "I add.")])
-    assert 'I add.\n{"tool_calls": [{"name": "add", "arguments": {"a": 1}}]}<|im_end|>' in text
+    call = '<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>'
+    assert f"I add.\n{call}<|im_end|>" in text
 
 
 def test_the_deprecated_function_messages_are_tool_messages() -> None:
-    source = ARGUMENTS_AS_TEXT + "{{ messages[-1].role }}"
+    source = ARGUMENTS_AS_TEXT + "{{ messages[-1].role }}:{{ messages[-1].content }}"
     history = [
         USER,
         {"role": "assistant", "function_call": {"name": "add", "arguments": "{}"}},
         {"role": "function", "name": "add", "content": "4"},
     ]
-    assert template(source).render(history) == "add {};tool"
+    assert template(source).render(history) == "add {};tool:4"
 
 
 def test_a_refusal_in_the_history_is_its_text() -> None:
