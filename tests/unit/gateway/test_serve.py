@@ -106,8 +106,9 @@ def test_a_model_is_served_under_the_names_that_were_given(tmp_path: Path) -> No
 
 
 def test_an_alias_of_what_is_not_served_ends_the_start_in_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setattr(serve, "configure_logging", lambda *_, **__: None)
     folder = str(write_tiny_model(tmp_path / "tiny"))
     assert serve.serve(Settings(model=folder, port=0, model_aliases=("gpt-4o=nope",))) == 1
     (line,) = capsys.readouterr().err.splitlines()
