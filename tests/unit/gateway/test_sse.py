@@ -59,6 +59,62 @@ async def test_without_a_frame_nothing_fills_the_silence() -> None:
     assert sink.messages == []
 
 
+async def test_connection_takes_frames_itself_once_the_headers_are_out() -> None:
+    sink, taken = Sink(), list[bytes]()
+
+    def take(frame: bytes) -> bool:
+        taken.append(frame)
+        return True
+
+    stream = EventStream(sink.send, opening=b"data: open\n\n", write_now=take)
+    assert not stream.write_nowait(b"data: 0\n\n")
+    await stream.write(b"data: 1\n\n")
+    assert stream.write_nowait(b"data: 2\n\n")
+    await stream.write(b"data: 3\n\n")
+    await stream.finish()
+    assert sink.body == b"data: open\n\ndata: 1\n\n"
+    assert taken == [b"data: 2\n\n", b"data: 3\n\n"]
+    assert sink.messages[-1]["more_body"] is False
+
+
+async def test_no_frame_overtakes_one_that_waits_for_the_client() -> None:
+    order, is_read = list[bytes](), asyncio.Event()
+
+    async def slow_send(message: Message) -> None:
+        if message.get("body"):
+            await is_read.wait()
+            order.append(message["body"])
+
+    def take(frame: bytes) -> bool:
+        order.append(frame)
+        return True
+
+    stream = EventStream(slow_send, opening=b"", write_now=take)
+    await stream.start()
+    stream._write_now = lambda _frame: False
+    first = asyncio.create_task(stream.write(b"1"))
+    await asyncio.sleep(0)
+    stream._write_now = take
+    second = asyncio.create_task(stream.write(b"2"))
+    await asyncio.sleep(0)
+    is_read.set()
+    await asyncio.gather(first, second)
+    assert order == [b"1", b"2"]
+
+
+async def test_frames_that_the_connection_took_are_no_silence() -> None:
+    sink, now_s = Sink(), 0.0
+    stream = EventStream(sink.send, opening=b"", write_now=lambda _frame: True)
+    stream._time = lambda: now_s
+    await stream.start()
+    async with stream.kept_alive(0.005, PING):
+        await asyncio.sleep(0)
+        now_s = 60.0
+        assert stream.write_nowait(b"data: 1\n\n")
+        await asyncio.sleep(0.02)
+    assert PING not in sink.body
+
+
 def test_error_frame_is_the_error_object() -> None:
     (data,), _ = read_data(error_frame(Overloaded("full")))
     assert data == (
