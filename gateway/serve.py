@@ -32,6 +32,7 @@ from gateway.registry import ModelRegistry
 from gateway.settings import Settings, SettingsError
 from gateway.token_generator import TokenGenerator
 from gateway.tokenizer import Tokenizer
+from gateway.tools.families import DialectSetting, find_dialect
 from grammar.matcher import Vocabulary
 from grammar.probe import ConstraintProbe
 from runtime.config import RuntimeConfig
@@ -148,7 +149,8 @@ def assemble(settings: Settings, *, engine: ServedEngine | None = None) -> Assem
         policy=SupervisorPolicy(hang_timeout_s=settings.hang_timeout_s),
         logs=LogFormat(settings.log_level, json_lines=settings.log_json),
     )
-    template, tokenizer = template_of(source), Tokenizer(source.text)
+    template = template_of(source, settings.tool_dialect)
+    tokenizer = Tokenizer(source.text)
     markers = find_markers(
         settings.reasoning_markers, tokenizer, template=source.text.chat_template
     )
@@ -216,11 +218,14 @@ def vocabulary_of(source: ModelSource) -> Vocabulary:
     return Vocabulary(text.tokenizer_json, text.vocab_size, tuple(text.eos_token_ids))
 
 
-def template_of(source: ModelSource) -> ChatTemplate | None:
+def template_of(source: ModelSource, dialect: DialectSetting = "auto") -> ChatTemplate | None:
     """None for a model without a chat template."""
-    if source.text.chat_template is None:
+    template = source.text.chat_template
+    if template is None:
         return None
-    return ChatTemplate(source.text.chat_template, source.text.special_tokens)
+    return ChatTemplate(
+        template, source.text.special_tokens, dialect=find_dialect(dialect, template)
+    )
 
 
 class GatewayServer(uvicorn.Server):

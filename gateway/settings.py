@@ -13,6 +13,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from gateway.tools.families import DialectSetting
 from grammar.spec import EngineChoice
 from runtime.config import DeviceName, DTypeName
 
@@ -163,6 +164,9 @@ class Settings(BaseModel):
         "auto",
         "markers of reasoning, as start,end; auto = those of the model, none = it has none",
         pattern=r"^(auto|none|[^,\s]+,[^,\s]+)$",
+    )
+    tool_dialect: DialectSetting = setting(
+        "auto", "form in which the model writes calls; auto = that of its chat template"
     )
     jump_forward: bool = setting(
         True, "append the tokens that a grammar leaves no choice about, without sampling them"
