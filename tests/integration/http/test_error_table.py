@@ -4,7 +4,7 @@
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,7 @@ import pytest
 from gateway.errors import GatewayError
 from grammar.errors import ConstraintTooExpensive, GrammarError, UnsupportedConstraint
 from grammar.spec import Gap
-from runtime.messages import EngineFault, ErrorCode
+from runtime.messages import EngineFault, ErrorCode, Submit
 from tests.gateway_harness import CHAT, Gateway, chat, error_of, in_process, make_gateway
 from tests.waiting import until
 
@@ -70,7 +70,7 @@ def faulting(code: ErrorCode) -> How:
     return post
 
 
-def probing(error: Exception, **change: Any) -> How:
+def probing(error: GrammarError, **change: Any) -> How:
     async def post(gateway: Gateway, client: httpx2.AsyncClient) -> httpx2.Response:
         gateway.probe.error = error
         return await client.post(CHAT, json=chat(**change))
@@ -99,7 +99,10 @@ async def with_a_key(gateway: Gateway, client: httpx2.AsyncClient) -> httpx2.Res
 
 
 async def unexpected(gateway: Gateway, client: httpx2.AsyncClient) -> httpx2.Response:
-    gateway.engine.script = lambda _submit, _choice: 1 // 0
+    def broken(_submit: Submit, _choice: int) -> Sequence[int]:
+        raise RuntimeError("not foreseen")
+
+    gateway.engine.script = broken
     return await client.post(CHAT, json=chat())
 
 
