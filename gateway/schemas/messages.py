@@ -6,6 +6,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from gateway.schemas.fields import LIST_BRANCH, TEXT_BRANCH, WireModel, refusal, text_or_list
 
+OBJECT_BRANCH = "<object>"
 Role = Literal["system", "developer", "user", "assistant", "tool", "function"]
 
 
@@ -36,11 +37,22 @@ Content = Annotated[
 ]
 
 
+def _arguments_branch(value: Any) -> str:
+    return OBJECT_BRANCH if isinstance(value, dict) else TEXT_BRANCH
+
+
+Arguments = Annotated[
+    Annotated[str, Tag(TEXT_BRANCH)] | Annotated[dict[str, Any], Tag(OBJECT_BRANCH)],
+    Discriminator(_arguments_branch),
+]
+
+
 class FunctionCall(WireModel):
-    """`arguments` is JSON text; an object is taken as well, as some clients replay it so."""
+    """`arguments` is JSON text, or what a model wrote that should have been; an object is taken
+    as well, as some clients replay it so, and null for none."""
 
     name: str
-    arguments: str | dict[str, Any] = ""
+    arguments: Arguments | None = ""
 
 
 class ToolCall(WireModel):
@@ -77,9 +89,11 @@ class Message(WireModel):
         return self
 
     def _may_be_empty(self) -> bool:
+        """Whether there is something else, or nothing is a meaningful result of a function."""
         if self.role != "assistant":
-            return False
-        return bool(self.tool_calls or self.function_call or self.refusal is not None)
+            return self.role in ("tool", "function")
+        said = (self.refusal, self.reasoning_content, self.function_call)
+        return bool(self.tool_calls) or any(part is not None for part in said)
 
     def as_dict(self) -> dict[str, Any]:
         """The wire's shape without what is absent, for the template."""

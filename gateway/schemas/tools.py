@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from gateway.schemas.fields import TEXT_BRANCH, WireModel, refusal
+from gateway.schemas.messages import OBJECT_BRANCH
 from gateway.tools.request import (
     MAX_TOOLS,
     NAME_PATTERN,
@@ -17,8 +18,6 @@ from gateway.tools.request import (
     choose_tools,
     parse_choice,
 )
-
-_OBJECT_BRANCH = "<object>"
 
 
 class FunctionDefinition(WireModel):
@@ -46,11 +45,11 @@ class ToolDefinition(WireModel):
 
 
 def _choice_branch(value: Any) -> str:
-    return TEXT_BRANCH if isinstance(value, str) else _OBJECT_BRANCH
+    return TEXT_BRANCH if isinstance(value, str) else OBJECT_BRANCH
 
 
 Choice = Annotated[
-    Annotated[str, Tag(TEXT_BRANCH)] | Annotated[dict[str, Any], Tag(_OBJECT_BRANCH)],
+    Annotated[str, Tag(TEXT_BRANCH)] | Annotated[dict[str, Any], Tag(OBJECT_BRANCH)],
     Discriminator(_choice_branch),
 ]
 

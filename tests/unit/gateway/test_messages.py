@@ -32,7 +32,9 @@ def messages(*given: dict[str, Any]) -> list[dict[str, Any]]:
         {"role": "assistant", "content": [{"type": "refusal", "refusal": "no"}]},
         {"role": "assistant", "content": "x", "audio": None, "annotations": []},
         {"role": "assistant", "function_call": {"name": "f", "arguments": "{}"}},
+        {"role": "assistant", "content": None, "reasoning_content": "Hm."},
         {"role": "tool", "content": "5", "tool_call_id": "c1"},
+        {"role": "tool", "content": None, "tool_call_id": "c1"},
         {"role": "tool", "content": [TEXT_PART], "tool_call_id": "c1"},
         {"role": "function", "content": "5", "name": "f"},
     ],
@@ -50,6 +52,17 @@ def test_tool_arguments_may_be_an_object() -> None:
     assert kept["tool_calls"][0]["function"]["arguments"] == {"a": 1}
 
 
+def test_tool_arguments_may_be_null_or_missing() -> None:
+    for function in ({"name": "f", "arguments": None}, {"name": "f"}):
+        (kept,) = messages({"role": "assistant", "tool_calls": [{**CALL, "function": function}]})
+        assert kept["tool_calls"][0]["function"].get("arguments") in (None, "")
+
+
+def calling(arguments: Any) -> dict[str, Any]:
+    function = {"name": "f", "arguments": arguments}
+    return {"role": "assistant", "tool_calls": [{**CALL, "function": function}]}
+
+
 @pytest.mark.parametrize(
     ("message", "param"),
     [
@@ -61,6 +74,8 @@ def test_tool_arguments_may_be_an_object() -> None:
         ({"role": "user", "content": ["x"]}, "messages[0].content[0]"),
         ({"role": "user", "content": [{"type": "file"}]}, "messages[0].content[0].type"),
         ({"role": "assistant", "tool_calls": [{}]}, "messages[0].tool_calls[0].function"),
+        (calling([]), "messages[0].tool_calls[0].function.arguments"),
+        (calling(5), "messages[0].tool_calls[0].function.arguments"),
         ({"role": "tool", "content": "x"}, "messages[0].tool_call_id"),
         ({"role": 5, "content": "x"}, "messages[0].role"),
     ],
