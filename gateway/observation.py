@@ -76,6 +76,7 @@ class Observation:
         self._clock = clock
         self._start_ns = clock()
         self._timer = StreamTimer(self._start_ns)
+        self._is_first_told = False
         self._finish_reasons: dict[int, str] = {}
         self._usage: Usage | None = None
         self._error: str | None = None
@@ -160,14 +161,14 @@ class Observation:
         )
 
     def _tokens(self, choice: int, num_tokens: int) -> None:
-        is_first = self._timer.first_token_ns is None
         now_ns = self._clock()
         gap = self._timer.observe(num_tokens, now_ns, choice=choice)
-        if is_first and self._timer.ttft_s is not None:
-            self.trace.first_token(now_ns)
-            self._metrics.observe_ttft(self._timer.ttft_s)
         if gap is not None:
             self._metrics.observe_inter_token(gap.seconds, num_tokens=gap.num_tokens)
+        elif not self._is_first_told and self._timer.ttft_s is not None:
+            self._is_first_told = True
+            self.trace.first_token(now_ns)
+            self._metrics.observe_ttft(self._timer.ttft_s)
 
     def _count_violation(self, error: GatewayError) -> None:
         if isinstance(error, ConstraintViolated):

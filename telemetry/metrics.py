@@ -14,6 +14,7 @@ from prometheus_client.registry import Collector
 
 from telemetry import names
 from telemetry.engine_collector import EngineCollector, EngineStatsLike, ReadStats
+from telemetry.token_histogram import TokenHistogram
 
 __all__ = ["EngineStatsLike", "Metrics"]
 
@@ -99,12 +100,12 @@ class Metrics:
             buckets=TTFT_BUCKETS,
             registry=self._registry,
         )
-        self._inter_token = Histogram(
+        self._inter_token = TokenHistogram(
             names.METRIC_INTER_TOKEN,
             "Seconds between two tokens of one answer, one observation for each token.",
-            buckets=INTER_TOKEN_BUCKETS,
-            registry=self._registry,
+            bounds=INTER_TOKEN_BUCKETS,
         )
+        self._registry.register(self._inter_token)
         self._prompt_tokens = Counter(
             names.METRIC_PROMPT_TOKENS,
             "Prompt tokens of answered requests, cached ones included.",
@@ -185,8 +186,7 @@ class Metrics:
 
     def observe_inter_token(self, seconds: float, *, num_tokens: int = 1) -> None:
         """A delta's gaps, as timing.StreamTimer.observe() gives them."""
-        for _ in range(num_tokens):
-            self._inter_token.observe(seconds)
+        self._inter_token.observe(seconds, num_tokens)
 
     def count_tokens(self, *, prompt: int, cached: int, completion: int) -> None:
         self._prompt_tokens.inc(prompt)

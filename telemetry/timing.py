@@ -34,10 +34,13 @@ class StreamTimer:
         if self.first_token_ns is None:
             self.first_token_ns = at_ns
         last_ns = self._last_ns.get(choice)
-        self._last_ns[choice] = at_ns if last_ns is None else max(last_ns, at_ns)
         if last_ns is None:
+            self._last_ns[choice] = at_ns
             return None
-        return InterToken(max(0, at_ns - last_ns) / num_tokens / _NS, num_tokens)
+        if at_ns <= last_ns:  # the clock was set back
+            return InterToken(0.0, num_tokens)
+        self._last_ns[choice] = at_ns
+        return InterToken((at_ns - last_ns) / num_tokens / _NS, num_tokens)
 
     @property
     def ttft_s(self) -> float | None:
