@@ -35,7 +35,6 @@ from gateway.prompt_encoding import PromptEncoder, PromptLimits, check_ids
 from gateway.reasoning import Markers
 from gateway.tokenizer import Tokenizer, check_unicode
 from gateway.tools.constraint import ToolPlan, prepare_tools
-from gateway.tools.dialect import Dialect
 from gateway.tools.families import HERMES
 from grammar.errors import ConstraintTooExpensive, GrammarError, UnsupportedConstraint
 from grammar.spec import ConstraintSpec, PreparedConstraint, Reasoning
@@ -77,7 +76,6 @@ class Preparation:
         template: ChatTemplate | None,
         probe: ConstraintChecker,
         markers: Markers | None = None,
-        dialect: Dialect = HERMES,
         clock: Callable[[], int] = time.time_ns,
     ) -> None:
         self._engine = engine
@@ -86,7 +84,7 @@ class Preparation:
         self._template = template
         self._probe = probe
         self._markers = markers
-        self._dialect = dialect
+        self._dialect = HERMES if template is None else template.dialect
         self._clock = clock
 
     def close(self) -> None:

@@ -23,8 +23,6 @@ from gateway.preparation import ConstraintChecker, Preparation
 from gateway.reasoning import Markers
 from gateway.tokenizer import Tokenizer
 from gateway.tools.check import ToolCheck
-from gateway.tools.dialect import Dialect
-from gateway.tools.families import HERMES
 from grammar.spec import ConstraintKind
 from runtime.token_engine import TokenEngine
 
@@ -44,12 +42,11 @@ class TokenGenerator:
         template: ChatTemplate | None,
         probe: ConstraintChecker,
         markers: Markers | None = None,
-        dialect: Dialect = HERMES,
         checked_retries: int = 8,
         clock: Callable[[], int] = time.time_ns,
     ) -> None:
-        """`template` None: chat is refused with a 400; `markers` None: the model does not reason;
-        `dialect` is how it writes tool calls. `clock` is wall-clock nanoseconds."""
+        """`template` None: chat is refused with a 400; `markers` None: the model does not reason.
+        `clock` is wall-clock nanoseconds."""
         self._engine = engine
         self._tokenizer = tokenizer
         self._checked_retries = checked_retries
@@ -61,7 +58,6 @@ class TokenGenerator:
             template=template,
             probe=probe,
             markers=markers,
-            dialect=dialect,
             clock=clock,
         )
 

@@ -23,6 +23,7 @@ from gateway.registry import ModelRegistry
 from gateway.settings import Settings
 from gateway.token_generator import TokenGenerator
 from gateway.tokenizer import Tokenizer
+from gateway.tools.families import find_dialect
 from runtime.text_assets import TextAssets
 from telemetry.metrics import Metrics
 from telemetry.testing import in_memory_tracing
@@ -72,7 +73,11 @@ def make_gateway(
     generator = TokenGenerator(
         engine=engine,
         tokenizer=tokenizer,
-        template=ChatTemplate(assets.chat_template, assets.special_tokens),
+        template=ChatTemplate(
+            assets.chat_template,
+            assets.special_tokens,
+            dialect=find_dialect(settled.tool_dialect, assets.chat_template),
+        ),
         probe=probe,
         markers=find_markers(settled.reasoning_markers, tokenizer, template=assets.chat_template),
         checked_retries=settled.checked_retries,
