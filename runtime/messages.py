@@ -37,8 +37,9 @@ class Sampling(msgspec.Struct, frozen=True, omit_defaults=True):
     counts prompt and output. `top_k` 0 = off. Noise is a function of (seed, choice, position).
     `num_logprobs` None = none wanted; k = the sampled token's and the k best of the raw
     distribution, before temperature, penalties and masks. Of `allowed_token_ids` (None = all) one
-    is chosen; of `bad_words`, each a sequence of tokens, none is completed. `max_tokens` 0 scores
-    the prompt only.
+    is chosen, whatever the grammar: end-of-sequence, too, comes only if it is among them. Of
+    `bad_words`, each a sequence of tokens, none is completed, unless a grammar leaves nothing else.
+    `max_tokens` 0 scores the prompt only.
     """
 
     max_tokens: int
