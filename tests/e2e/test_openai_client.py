@@ -5,6 +5,7 @@ from itertools import pairwise
 import pytest
 
 from tests.conformance.openai_client import *  # noqa: F403
+from tests.conformance.openai_responses import *  # noqa: F403
 from tests.conformance.target import Target
 from tests.model_file import needs_model
 
