@@ -135,6 +135,43 @@ def test_without_the_cache_nothing_is_matched_and_nothing_left() -> None:
     assert harness.answer("a").token_ids == alone(request)
 
 
+@pytest.mark.parametrize("max_tokens", [0, 8])
+def test_without_the_cache_a_warm_tree_gives_nothing_and_stays_as_it_is(max_tokens: int) -> None:
+    harness = EngineHarness()
+    harness.ask(make_submit("warm", SYSTEM))
+    before, num_computed = harness.stats.pages_cached, harness.executor.num_computed_tokens
+    request = make_submit("a", SYSTEM, use_cache=False, max_tokens=max_tokens)
+    answer = harness.ask(request)
+    assert usage_of(answer).cached_tokens == 0
+    assert harness.executor.num_computed_tokens - num_computed == len(SYSTEM) + max(
+        0, max_tokens - 1
+    )
+    assert harness.stats.pages_cached == before
+    other = harness.ask(make_submit("b", [*SYSTEM, 1, 2], use_cache=False, max_tokens=1))
+    assert usage_of(other).cached_tokens == 0
+    assert harness.stats.pages_cached == before
+    if max_tokens:
+        assert answer.token_ids == alone(request)
+
+
+def test_without_the_cache_a_preempted_request_computes_all_once_more() -> None:
+    harness = EngineHarness(num_pages=9, watermark=0.0)
+    harness.expect_short_answers()
+    requests = [
+        make_submit(f"r{number}", SYSTEM[number : number + 40], use_cache=False, max_tokens=60)
+        for number in range(2)
+    ]
+    for request in requests:
+        harness.submit(request)
+    harness.run()
+    assert harness.stats.preemptions > 0
+    assert harness.stats.recomputed_tokens >= 40
+    for request in requests:
+        assert harness.answer(request.request_id).token_ids == alone(request)
+        assert usage_of(harness.answer(request.request_id)).cached_tokens == 0
+    assert harness.stats.pages_free == harness.stats.pages_total
+
+
 def test_the_engine_returns_to_the_cached_level_with_no_lock_left() -> None:
     harness = EngineHarness(max_running=8)
     sampling = Sampling(max_tokens=30, ignore_eos=True)
