@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 # Nothing else becomes a key of Redis.
 _ID = re.compile(r"resp_[0-9a-f]{32}")
 # A response of megabytes takes longer than a counter.
-REDIS_TIMEOUT_S = 1.0
+REDIS_TIMEOUT_S = 0.5
 RETRY_AFTER_S = 5
+# Of what is kept; another one never reads this.
+_FORMAT = "1"
 _MIB = 1024 * 1024
 
 _log = logging.getLogger(__name__)
@@ -160,7 +162,7 @@ def open_store(settings: Settings, link: RedisLink | None) -> ResponseStore:
 
 
 def _key(tenant: str, response_id: str) -> str:
-    return RedisLink.key("response", tenant, response_id)
+    return RedisLink.key("response", _FORMAT, tenant, response_id)
 
 
 def _out_of_reach() -> Overloaded:

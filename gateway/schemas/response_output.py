@@ -38,6 +38,11 @@ class Run:
     def text(self) -> str:
         return "".join(self.texts)
 
+    def add(self, text: str, logprobs: tuple[LogprobEntry, ...] = ()) -> None:
+        """Of the last run only."""
+        self.texts.append(text)
+        self.logprobs.extend(logprobs)
+
     def part(self) -> OutputText | ReasoningText:
         """The one part that a message or what was thought consists of."""
         if self.kind == "reasoning":
@@ -125,8 +130,7 @@ class AnswerOutput:
 
     def _add(self, kind: RunKind, text: str, logprobs: tuple[LogprobEntry, ...] = ()) -> Piece:
         run = self.runs[-1] if self.runs and self.runs[-1].kind == kind else self._begin(kind)
-        run.texts.append(text)
-        run.logprobs.extend(logprobs)
+        run.add(text, logprobs)
         return Piece(run, text, logprobs)
 
     def _begin(self, kind: RunKind) -> Run:

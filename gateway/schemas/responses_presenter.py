@@ -62,6 +62,11 @@ class ResponsesPresenter:
         )
 
     def delta(self, delta: TextDelta) -> bytes:
+        run = self._open
+        is_plain = not (delta.reasoning or delta.tool_calls or delta.logprobs)
+        if is_plain and delta.text and run is not None and run.kind == "message":
+            run.add(delta.text)  # nearly all deltas are like this
+            return self._text(delta.text, b',"logprobs":[]}\n\n')
         return self._write(self._output.feed(delta))
 
     def finish(self, finished: ChoiceFinished) -> bytes:
@@ -132,13 +137,19 @@ class ResponsesPresenter:
         return events
 
     def _delta(self, piece: Piece) -> bytes:
-        end = b"}\n\n"
-        if piece.run.kind == "message":
-            logprobs = chat_logprobs(piece.logprobs).content
-            end = b',"logprobs":%b}\n\n' % (_encode(logprobs) if logprobs else b"[]")
+        if piece.run.kind != "message":
+            return self._text(piece.text, b"}\n\n")
+        logprobs = _encode(chat_logprobs(piece.logprobs).content)
+        return self._text(piece.text, b',"logprobs":%b}\n\n' % logprobs)
+
+    def _text(self, text: str, end: bytes) -> bytes:
         number, self._number = self._number, self._number + 1
-        text = _encode(piece.text)
-        return b'%b,"sequence_number":%d,"delta":%b%b' % (self._delta_start, number, text, end)
+        return b'%b,"sequence_number":%d,"delta":%b%b' % (
+            self._delta_start,
+            number,
+            _encode(text),
+            end,
+        )
 
     def _close(self, status: ItemStatus) -> bytes:
         run, self._open = self._open, None
