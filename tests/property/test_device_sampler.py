@@ -14,8 +14,12 @@ from hypothesis import strategies as st
 from runtime import hardware
 from runtime.batch import SampledToken, SamplePlan, SampleRow
 from runtime.device_sampler import sample_on_device
+from runtime.finish_rules import FinishRules
 from runtime.messages import Sampling
+from runtime.sample_planner import SamplePlanner
 from runtime.sampler import sample
+from tests.engine_harness import make_sequence
+from tests.fake_grammar import ScriptMatcher
 from tests.no_reads import NoReads
 
 VOCAB = 70  # not a multiple of 32
@@ -48,7 +52,7 @@ ROWS = st.builds(
     position=st.integers(0, 1000),
     prompt_ids=st.lists(TOKENS, max_size=5).map(tuple),
     output_ids=st.lists(TOKENS, max_size=8).map(tuple),
-    forbid_ids=st.lists(TOKENS, max_size=3).map(tuple),
+    forbid_ids=st.lists(TOKENS, max_size=3).map(tuple) | st.sets(TOKENS, min_size=50).map(tuple),
     mask=_or(None, st.integers(0, MASKS - 1)),
 )
 SHARES = st.lists(st.sampled_from((0.0, 0.02, 0.5, 1.0)), min_size=MASKS, max_size=MASKS)
@@ -112,6 +116,43 @@ def test_filters_end_at_the_same_token(filters: dict[str, Any]) -> None:
     found = sample_on_device(logits, plan)
     assert_same(found, sample(logits, plan))
     assert 5 < len({token.token_id for token in found[::2]}) < VOCAB
+
+
+LIMITED = st.builds(
+    Sampling,
+    max_tokens=st.just(9),
+    temperature=st.sampled_from((0.0, 1.0)),
+    top_p=_or(1.0, st.just(0.5)),
+    logit_bias=_or({}, st.dictionaries(TOKENS, st.floats(-100.0, 100.0), max_size=4)),
+    min_tokens=st.sampled_from((0, 3)),
+    ignore_eos=st.booleans(),
+    num_logprobs=_or(None, st.integers(0, 3)),
+    allowed_token_ids=_or(None, st.sets(TOKENS, min_size=1).map(tuple)),
+    bad_words=st.lists(st.lists(TOKENS, min_size=1, max_size=2).map(tuple), max_size=30).map(tuple),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    rows=st.lists(st.tuples(LIMITED, _or(None, st.sets(TOKENS, min_size=1))), max_size=6),
+    answer=st.lists(TOKENS, max_size=2),
+    seed=st.integers(0, 10**6),
+)
+def test_rows_as_the_planner_makes_them_of_limits_and_grammars_get_the_same_tokens(
+    rows: list[tuple[Sampling, set[int] | None]], answer: list[int], seed: int
+) -> None:
+    sequences = []
+    for key, (sampling, allowed) in enumerate(rows):
+        sequence = make_sequence([1], key=key, sampling=sampling)
+        sequence.token_ids += answer
+        sequence.matcher = ScriptMatcher([sorted(allowed)], 1) if allowed is not None else None
+        sequences.append(sequence)
+    rules = FinishRules(frozenset({VOCAB - 1}), max_model_len=1000)
+    planner = SamplePlanner(rules, vocab_size=VOCAB, max_rows=6)
+    logits = make_logits(len(rows), seed)
+    for without_mask in ((), sequences[::2]):
+        plan = planner.plan(sequences, without_mask=without_mask)
+        assert_same(sample_on_device(logits, plan), sample(logits, plan))
 
 
 def test_no_rows_give_no_tokens() -> None:

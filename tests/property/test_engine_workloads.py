@@ -1,12 +1,14 @@
-"""Whatever arrives whenever, in whatever pool: each request gets the tokens it gets alone."""
+"""Whatever arrives whenever, in whatever pool: each request gets the tokens and the scores of its
+prompt that it gets alone."""
 
 from dataclasses import dataclass
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runtime.messages import Submit
-from tests.engine_harness import EngineHarness, alone, make_submit
+from runtime.messages import Submit, TokenLogprob
+from tests.engine_harness import Answer, EngineHarness, alone, make_submit
+from tests.fake_executor import score_by_hash
 
 BASE = [(i * 31) % 96 for i in range(200)]
 
@@ -21,6 +23,7 @@ class Arrival:
     num_choices: int
     use_cache: bool
     namespace: bytes
+    num_prompt_logprobs: int | None
     num_steps_before: int
 
     def submit(self, number: int) -> Submit:
@@ -31,6 +34,7 @@ class Arrival:
             num_choices=self.num_choices,
             use_cache=self.use_cache,
             namespace=self.namespace,
+            num_prompt_logprobs=self.num_prompt_logprobs,
         )
 
 
@@ -38,12 +42,27 @@ arrivals = st.builds(
     Arrival,
     num_shared=st.integers(0, 100),
     own_token=st.integers(0, 5),
-    max_tokens=st.integers(1, 40),
+    max_tokens=st.integers(0, 40),
     num_choices=st.sampled_from([1, 1, 2]),
     use_cache=st.sampled_from([True, True, True, False]),
     namespace=st.sampled_from([b"", b"other"]),
+    num_prompt_logprobs=st.sampled_from([None, None, 0, 2]),
     num_steps_before=st.integers(0, 12),
 )
+
+
+def scores_of(answer: Answer) -> list[TokenLogprob]:
+    return [score for event in answer.events for score in event.prompt_logprobs]
+
+
+def expected_scores(request: Submit) -> list[TokenLogprob]:
+    prompt, num_best = request.prompt_token_ids, request.num_prompt_logprobs
+    if num_best is None:
+        return []
+    return [
+        score_by_hash(tuple(prompt[:end]), prompt[end], num_best=num_best)
+        for end in range(1, len(prompt))
+    ]
 
 
 @settings(max_examples=60, deadline=None)
@@ -79,7 +98,9 @@ def test_company_chunks_cache_and_preemption_change_no_token(
     harness.run()
     for request in requests:
         for choice in range(request.num_choices):
-            assert harness.answer(request.request_id, choice).token_ids == alone(request, choice)
+            answer = harness.answer(request.request_id, choice)
+            assert answer.token_ids == alone(request, choice)
+            assert scores_of(answer) == (expected_scores(request) if choice == 0 else [])
     stats = harness.stats
     assert stats.cached_tokens + stats.computed_prompt_tokens == stats.prompt_tokens
     harness.assert_idle()
