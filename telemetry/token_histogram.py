@@ -1,6 +1,6 @@
 """A Prometheus histogram for what is observed once a token: several equal values cost one.
 
-The library's own costs several times as much for each, and has no way to take many at once.
+The library's own costs twice as much for each, and has no way to take many at once.
 """
 
 import threading

@@ -16,7 +16,17 @@ from gateway.app import Service, create_app
 from gateway.settings import Settings
 from gateway.token_generator import TokenGenerator
 from telemetry.tracing import Tracing
+from tests.fake_token_engine import FakeTokenEngine
 from tests.tiny_model import write_tiny_model
+
+
+class ReadyEngine(FakeTokenEngine):
+    """One that was there before the server."""
+
+    failure: str | None = None
+
+    async def wait_ready(self, timeout_s: float) -> None:
+        assert timeout_s > 0
 
 
 def services_of_a_tiny_server(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[Service]:
@@ -113,3 +123,18 @@ def test_an_alias_of_what_is_not_served_ends_the_start_in_one_line(
     assert serve.serve(Settings(model=folder, port=0, model_aliases=("gpt-4o=nope",))) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line == "radixgate: model alias 'gpt-4o=nope': 'nope' is not served; served is tiny"
+
+
+async def test_no_collection_walks_what_is_loaded_once_the_server_serves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said_before = []
+    monkeypatch.setattr("gc.freeze", lambda: said_before.append(capsys.readouterr().out))
+    engine = ReadyEngine()
+    assembly = serve.assemble(
+        Settings(model=str(write_tiny_model(tmp_path / "tiny"))), engine=engine
+    )
+    assert assembly.engine is engine
+    await serve.GatewayServer(assembly, "http://h:1")._announce()
+    assert said_before == [""]
+    assert "serving tiny" in capsys.readouterr().out
