@@ -143,6 +143,58 @@ def test_a_complete_answer_ends_before_min_tokens(
     bench.assert_kept(SCHEMA, answer, max_tokens=MAX_TOKENS)
 
 
+@pytest.mark.parametrize("words", [NEEDED, "{", '"ok"', "truefalse", "[]"])
+def test_tokens_that_are_needed_come_even_as_bad_words(
+    bench: ConstrainedModel, arrangement: Arrangement, words: str
+) -> None:
+    bad_words = tuple((token_id,) for token_id in ids(bench, words))
+    answer = ask(bench, JSON_SCHEMA, arrangement, bad_words=bad_words)
+    assert answer.finish_reason == "stop"
+    bench.assert_kept(SCHEMA, answer, max_tokens=MAX_TOKENS)
+
+
+@pytest.mark.parametrize("sampling", [{}, {"temperature": 1.0}, {"num_logprobs": 1}])
+def test_a_bad_word_stays_out_where_the_grammar_has_another_way(
+    bench: ConstrainedModel, arrangement: Arrangement, sampling: dict[str, Any]
+) -> None:
+    bent = {**biased(bench, "a", 5.0), **ends(bench, -100.0)}
+    for seed in range(3):
+        asked = {"logit_bias": bent, "seed": seed, **sampling}
+        plain = bench.text(ask(bench, WORD, arrangement, **asked))
+        text = bench.text(ask(bench, WORD, arrangement, bad_words=(ids(bench, "aa"),), **asked))
+        assert re.fullmatch("[ab]{9}", text)
+        assert "aa" in plain
+        assert "aa" not in text
+
+
+def test_of_a_grammars_tokens_only_those_come_that_the_client_allows(
+    bench: ConstrainedModel, arrangement: Arrangement
+) -> None:
+    """Also the end: without it the answer goes on as long as it can."""
+    bent = {**biased(bench, "b", 5.0), **ends(bench, 100.0)}
+    allowed = ids(bench, "axyz")
+    answer = ask(bench, WORD, arrangement, logit_bias=bent, allowed_token_ids=allowed)
+    assert (bench.text(answer), answer.finish_reason) == ("a" * 9, "stop")
+    assert answer.last.stop_token_id is None
+    allowed += tuple(bench.vocabulary.eos_token_ids)
+    answer = ask(bench, WORD, arrangement, logit_bias=bent, allowed_token_ids=allowed)
+    assert bench.text(answer) == "aa"
+
+
+@pytest.mark.parametrize("missing", ["{", '"', "}", "l"])
+def test_allowed_tokens_of_which_a_grammar_needs_more_are_an_error(
+    bench: ConstrainedModel, arrangement: Arrangement, missing: str
+) -> None:
+    """Whether they lack what comes first, or what is forced later, or what is there twice."""
+    letters = NEEDED + "abcdefghijklmnopqrstuvwxyz_0123456789"
+    allowed = tuple(set(ids(bench, letters)) - set(ids(bench, missing)))
+    answer = ask(bench, JSON_SCHEMA, arrangement, allowed_token_ids=allowed)
+    assert answer.error_code is ErrorCode.CONSTRAINT_FAILED
+    assert set(answer.token_ids) <= set(allowed)
+    assert answer.last.error is not None
+    assert "the constraint and allowed_token_ids leave no token" in answer.last.error.message
+
+
 @pytest.mark.parametrize("sampling", [{"min_tokens": 7}, {"ignore_eos": True}])
 def test_an_end_that_is_not_the_only_way_waits(
     bench: ConstrainedModel, arrangement: Arrangement, sampling: dict[str, Any]

@@ -18,6 +18,7 @@ from runtime.batch import (
     ScheduledRow,
 )
 from runtime.candidates import has_filter
+from runtime.finish_rules import FinishRules
 from runtime.messages import Sampling
 from runtime.model_source import open_model
 from runtime.native import native_executor
@@ -25,7 +26,9 @@ from runtime.native.native_decoder import NativeDecoder
 from runtime.native.native_executor import NativeExecutor, is_simple
 from runtime.native.packed_weights import load_packed_weights
 from runtime.pool_limits import PoolLimits
+from runtime.sample_planner import SamplePlanner
 from runtime.sampler import sample
+from tests.engine_harness import make_sequence
 from tests.native_library import HAS_COMPILER, NO_COMPILER, built_library, runnable_sets
 from tests.tiny_gguf import write_tiny_gguf
 
@@ -164,6 +167,30 @@ def test_every_kind_alone_is_the_references(decoder: ScriptedDecoder, kind: str)
         assert sampled == sample(logits, plan)
         tokens |= {one.token_id for one in sampled}
     assert (None in tokens) == (kind.endswith(("nothing", "all forbidden")) or "empty" in kind)
+
+
+def test_rows_of_allowed_tokens_and_bad_words_are_simple(decoder: ScriptedDecoder) -> None:
+    limits: list[dict[str, Any]] = [
+        {"allowed_token_ids": (3, 40, 60), "bad_words": ((40,),), "temperature": 0.0},
+        {"allowed_token_ids": (3, 60), "ignore_eos": True, "top_k": 2},
+        {"bad_words": ((5,), (7,), (1, 8))},
+        {"allowed_token_ids": (3,), "bad_words": ((3,),)},
+    ]
+    sequences = [
+        make_sequence([1], key=key, sampling=Sampling(max_tokens=9, **one))
+        for key, one in enumerate(limits)
+    ]
+    rules = FinishRules(frozenset({60}), max_model_len=100)
+    plan = SamplePlanner(rules, vocab_size=VOCAB_SIZE, max_rows=4).plan(sequences)
+    assert all(is_simple(row) for row in plan.rows)
+    logits, _ = random_case(3, ["best"])
+    logits = logits[:1].repeat(4, 1)
+    sampled = executor_for(decoder, logits).sample(plan)
+    assert sampled == sample(logits, plan)
+    found = [one.token_id for one in sampled]
+    assert found[0] in (3, 60)
+    assert found[1:2] == [3]
+    assert found[3] is None
 
 
 def test_simple_rows_do_not_go_through_torch(
