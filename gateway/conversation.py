@@ -1,5 +1,6 @@
 """From the items of a Responses conversation to the messages of a chat, and shorter forms of it."""
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +19,8 @@ from gateway.schemas.response_items import (
 )
 
 Message = dict[str, Any]
+# More of them are made into messages in a worker: about 10 ms of the loop.
+MAX_INLINE_ITEMS = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,12 @@ class Conversation:
             options=self.options,
             adds_special=self.adds_special,
         )
+
+    async def prompt_aside(self, num_dropped: int = 0) -> ChatPrompt:
+        """The same, not in the way of the event loop."""
+        if len(self.items) <= MAX_INLINE_ITEMS:
+            return self.prompt(num_dropped)
+        return await asyncio.to_thread(self.prompt, num_dropped)
 
 
 def chat_messages(items: Iterable[Item], *, instructions: str | None = None) -> tuple[Message, ...]:

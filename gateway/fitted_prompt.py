@@ -57,7 +57,7 @@ class FittedGenerator:
         low, high = 0, max_dropped(self._conversation.items)
         fitting = await self._try(request, high)
         if fitting is None:  # what must stay may leave less room than is wished for
-            return await self._generator.prepare(self._without(request, high))
+            return await self._generator.prepare(await self._without(request, high))
         while high - low > 1:
             middle = (low + high) // 2
             shorter = await self._try(request, middle)
@@ -70,7 +70,7 @@ class FittedGenerator:
     async def _try(self, request: GenerationRequest, num_dropped: int) -> PreparedGeneration | None:
         """None where prompt and answer do not fit."""
         limit = self.capabilities.max_model_len
-        shorter = self._without(request, num_dropped)
+        shorter = await self._without(request, num_dropped)
         if request.max_tokens is None and limit is not None:
             room = max(limit // ANSWER_SHARE, request.sampling.min_tokens, 1)
             shorter = replace(shorter, max_tokens=room)
@@ -83,8 +83,8 @@ class FittedGenerator:
         left = tuple(limit - len(ids) for ids in prepared.prompt_token_ids)
         return replace(prepared, request=replace(shorter, max_tokens=None), max_tokens=left)
 
-    def _without(self, request: GenerationRequest, num_dropped: int) -> GenerationRequest:
-        return replace(request, prompts=(self._conversation.prompt(num_dropped),))
+    async def _without(self, request: GenerationRequest, num_dropped: int) -> GenerationRequest:
+        return replace(request, prompts=(await self._conversation.prompt_aside(num_dropped),))
 
 
 def speak_of_input(error: InvalidRequest) -> None:

@@ -105,7 +105,7 @@ class ResponsesApi:
         model = self._serving.model(request, wanted.fields.model)
         with self._serving.place(request):
             try:
-                tokenized = await model.tokenize(wanted.conversation.prompt())
+                tokenized = await model.tokenize(*wanted.prompts)
             except InvalidRequest as error:
                 speak_of_input(error)
                 raise
@@ -149,9 +149,8 @@ class ResponsesApi:
         if not before and wanted.prompts:  # all there is was in the body
             return wanted
         conversation = replace(wanted.conversation, items=(*before, *own))
-        return replace(
-            wanted, entries=own, conversation=conversation, prompts=(conversation.prompt(),)
-        )
+        prompt = await conversation.prompt_aside()
+        return replace(wanted, entries=own, conversation=conversation, prompts=(prompt,))
 
     def _keeper(
         self, request: Request, wanted: ResponsesWanted, presenter: ResponsesPresenter

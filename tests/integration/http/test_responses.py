@@ -1,6 +1,7 @@
 """/v1/responses and what is asked of responses that are kept, on the wire."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import httpx2
@@ -10,7 +11,7 @@ from openai.lib._tools import pydantic_responses_function_tool
 from pydantic import BaseModel
 
 from gateway.generation import FinishReason, ServedModel, TextDelta
-from runtime.messages import EngineFault, ErrorCode
+from runtime.messages import EngineFault, ErrorCode, Submit
 from telemetry import names
 from tests.conformance.target import Target
 from tests.gateway_harness import (
@@ -145,6 +146,26 @@ async def test_calls_and_thoughts_are_items_of_their_own() -> None:
     ]
     assert whole["output"][2]["arguments"] == '{"city":"Rome"}'
     assert whole["status"] == "completed"
+
+
+async def test_calls_are_read_out_of_what_the_model_writes() -> None:
+    def written(_submit: Submit, _choice: int) -> Sequence[int]:
+        calls = ('{"name": "weather", "arguments": {"city": "Rome"}}', '{"name": "weather"')
+        return list(f"Hm.<tool_call>\n{calls[0]}\n</tool_call>\n<tool_call>\n{calls[1]}".encode())
+
+    gateway = make_gateway(written, tokens_per_event=5)
+    assert gateway.engine.info is not None
+    gateway.engine.info = msgspec.structs.replace(gateway.engine.info, max_model_len=1024)
+    async with in_process(gateway) as client:
+        whole = await create(client, tools=[TOOL], max_output_tokens=90)
+        streamed = await stream(client, tools=[TOOL], max_output_tokens=90)
+    message, call = whole["output"][:2]
+    assert message["content"][0]["text"] == "Hm."
+    assert (call["name"], json.loads(call["arguments"])) == ("weather", {"city": "Rome"})
+    assert whole["status"] == streamed.response["status"] == "incomplete"
+    assert [kind["type"] for kind in whole["output"]] == [
+        kind["type"] for kind in streamed.response["output"]
+    ]
 
 
 async def test_tools_reach_the_model_in_the_shape_of_chat() -> None:

@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.conversation import Conversation, chat_messages, max_dropped, shortened
+from gateway.conversation import (
+    MAX_INLINE_ITEMS,
+    Conversation,
+    chat_messages,
+    max_dropped,
+    shortened,
+)
 from gateway.errors import InvalidRequest
 from gateway.schemas.response_items import (
     CallItem,
@@ -118,6 +124,13 @@ def test_a_conversation_in_which_nobody_speaks_is_refused() -> None:
     with pytest.raises(InvalidRequest) as caught:
         Conversation((thought("hm"),)).prompt()
     assert (caught.value.code, caught.value.param) == ("empty_array", "input")
+
+
+async def test_a_long_conversation_is_the_same_prompt_made_aside() -> None:
+    long = Conversation(tuple(said("user", str(i)) for i in range(MAX_INLINE_ITEMS + 1)))
+    assert await long.prompt_aside(5) == long.prompt(5)
+    with pytest.raises(InvalidRequest):
+        await Conversation((thought("hm"),) * (MAX_INLINE_ITEMS + 1)).prompt_aside()
 
 
 def test_the_oldest_go_first_and_system_messages_stay() -> None:
