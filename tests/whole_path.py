@@ -19,6 +19,7 @@ from gateway.registry import ModelRegistry
 from gateway.settings import Settings
 from gateway.token_generator import TokenGenerator
 from gateway.tokenizer import Tokenizer
+from gateway.tools.families import find_dialect
 from grammar.engines import load_engine
 from grammar.matcher import Vocabulary
 from runtime.batch import Executor
@@ -117,7 +118,11 @@ async def serving(
     generator = TokenGenerator(
         engine=engine,
         tokenizer=tokenizer,
-        template=ChatTemplate(assets.chat_template, assets.special_tokens),
+        template=ChatTemplate(
+            assets.chat_template,
+            assets.special_tokens,
+            dialect=find_dialect(settled.tool_dialect, assets.chat_template),
+        ),
         probe=probe,
         markers=find_markers(settled.reasoning_markers, tokenizer, template=assets.chat_template),
     )
