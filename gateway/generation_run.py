@@ -6,7 +6,7 @@ runtime, however the run ends.
 
 import logging
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 
 import msgspec
@@ -106,7 +106,6 @@ class _PromptRun:
         self.first_choice = first_choice
         self.part = part
         self.stream: AsyncIterator[TokenEvent] | None = None
-        self.events = self._events()
 
     @property
     def is_finished(self) -> bool:
@@ -117,20 +116,21 @@ class _PromptRun:
         return True
 
     async def close(self) -> None:
-        await self.events.aclose()
         # The engine's iterators are asynchronous generators or have at least their method.
         close = getattr(self.stream, "aclose", None)
         if close is not None:
             await close()
 
-    async def _events(self) -> AsyncGenerator[TokenEvent, None]:
+    def __aiter__(self) -> "_PromptRun":
+        return self
+
+    def __anext__(self) -> Awaitable[TokenEvent]:
         """The engine's events until the last choice ended here, which may be before it ended
         there."""
+        if self.is_finished:
+            raise StopAsyncIteration
         assert self.stream is not None
-        async for event in self.stream:
-            yield event
-            if self.is_finished:
-                return
+        return self.stream.__anext__()
 
 
 class GenerationRun:
@@ -161,8 +161,7 @@ class GenerationRun:
         """As Generator.generate()."""
         try:
             yield self._submit()
-            streams = [prompt.events for prompt in self._prompts]
-            async with aclosing(merge_streams(streams)) as merged:
+            async with aclosing(merge_streams(self._prompts)) as merged:
                 async for index, event in merged:
                     for news in self._take(self._prompts[index], event):
                         if isinstance(news, ChoiceFinished):

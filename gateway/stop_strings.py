@@ -8,6 +8,8 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+import msgspec
+
 
 @dataclass(eq=False, slots=True)
 class _Node:
@@ -20,8 +22,7 @@ class _Node:
     fallback: "_Node | None" = None
 
 
-@dataclass(frozen=True, slots=True)
-class Scan:
+class Scan(msgspec.Struct, frozen=True):
     """`text` may be sent. When `is_stopped`, nothing may follow it."""
 
     text: str
@@ -63,8 +64,8 @@ class StopScanner:
     def feed(self, text: str, *, is_armed: bool = True) -> Scan:
         """Takes the next piece of text. While not armed (too few tokens were generated) no stop
         fires; a prefix that arrived by then still counts towards one that ends later."""
-        if not self.has_stops:
-            return self._settle(text, len(text))
+        if not self._held and self._root.children.keys().isdisjoint(text):
+            return self._settle(text, len(text))  # no stop begins here
         buffer = self._held + text
         for end in range(len(self._held) + 1, len(buffer) + 1):
             self._node = self._advance(buffer[end - 1])
@@ -81,7 +82,7 @@ class StopScanner:
         return self._settle(self._held, len(self._held)).text
 
     def _settle(self, buffer: str, num_chars: int) -> Scan:
-        self._held = buffer[num_chars:]
+        self._held = "" if num_chars == len(buffer) else buffer[num_chars:]
         self.num_settled_chars += num_chars
         return Scan(text=buffer[:num_chars])
 
