@@ -39,18 +39,27 @@ _STARTS = {
 
 class Call(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """`begin`, the arguments that `schema` allows, `end`. In the style of keywords these are
-    name=value, with commas between them."""
+    name=value, with commas between them. `name` is the function's, for wrapped calls."""
 
     begin: str
     schema: msgspec.Raw
     end: str = ""
     style: CallStyle = "json"
+    name: str = ""
 
 
 class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A JSON value that may stand instead of calls."""
 
     schema: msgspec.Raw
+
+
+class Wrapping(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What models write around calls that do not keep to their form. Each is a sequence of texts,
+    with space between them and around."""
+
+    openings: list[list[str]]
+    closings: list[list[str]]
 
 
 class ToolCalls(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -63,7 +72,8 @@ class ToolCalls(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_
 
     Each trigger begins the block: its opening or, if that is leading, its opening and first call.
     `tokens` are texts that are a single token of the vocabulary wherever they stand in the block;
-    no other text can be such a token.
+    no other text can be such a token. With a `wrapping` calls may also be the whole output without
+    any trigger, if they are objects with name and arguments from its first character on.
     """
 
     calls: list[Call]
@@ -74,6 +84,7 @@ class ToolCalls(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_
     is_leading: bool = False
     tokens: dict[str, int] = {}
     content: Literal["text", "none"] | Answer = "text"
+    wrapping: Wrapping | None = None
     max_calls: int | None = None
 
 
@@ -106,6 +117,7 @@ def parse_tool_calls(value: str) -> ToolCalls:
     _check_calls(union)
     _check_links(union)
     _check_triggers(union)
+    _check_wrapping(union)
     if isinstance(union.content, Answer):
         _check_answer(union, _schema(union.content.schema))
     return union
@@ -207,6 +219,18 @@ def _check_triggers(union: ToolCalls) -> None:
             raise UnsupportedConstraint(
                 f"{call.begin!r} begins with none of the triggers", pointer=f"/calls/{index}/begin"
             )
+
+
+def _check_wrapping(union: ToolCalls) -> None:
+    if union.wrapping is None:
+        return
+    if union.content != "text" or union.is_leading:
+        raise UnsupportedConstraint("wrapped calls stand instead of text", pointer="/wrapping")
+    names = [call.name for call in union.calls if call.style == "json"]
+    if len(names) != len(union.calls) or len(set(names) - {""}) != len(names):
+        raise UnsupportedConstraint(
+            "wrapped calls are JSON, each with a name of its own", pointer="/wrapping"
+        )
 
 
 def _check_answer(union: ToolCalls, schema: str) -> None:

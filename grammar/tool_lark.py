@@ -20,6 +20,7 @@ from grammar.tool_calls import (
     split_at_tokens,
     tag_of,
 )
+from grammar.wrapped_calls import WrappedCalls
 
 
 def tool_calls_to_lark(value: str, *, whitespace: bool) -> tuple[str, tuple[Gap, ...]]:
@@ -57,12 +58,22 @@ class _ToolLark:
         if union.is_leading:
             rest = self._text("REST", self._text_beside_block())
             return f"{rest}? | {self._block_at_start()}"
+        wrapped, text = "", ANY_TEXT
+        if union.wrapping is not None:
+            calls = WrappedCalls(union, union.wrapping, self._arguments)
+            wrapped, text = f" | {calls.start()}", calls.other_texts()
+            self._lines += calls.lines
+        return self._text_and_block(text) + wrapped
+
+    def _text_and_block(self, allowed: Regex) -> str:
+        """Any of the allowed texts up to the trigger, then the block, or one without it."""
+        union = self._union
         (trigger,) = union.triggers
         if trigger in union.tokens:
-            text = self._text("TEXT", regex.length_between(1, None))
+            text = self._text("TEXT", regex.both(regex.length_between(1, None), allowed))
             return f"{text}? ({self._block(union.opening)})?"
-        before = self._text("UP_TO", text_up_to(trigger))
-        rest = self._text("REST", text_without(trigger))
+        before = self._text("UP_TO", regex.both(text_up_to(trigger), allowed))
+        rest = self._text("REST", regex.both(text_without(trigger), allowed))
         return f"{rest}? | {before} {self._block(union.opening[len(trigger) :])}"
 
     def _text_beside_block(self) -> Regex:

@@ -169,7 +169,8 @@ class _Form:
 
     def text(self, *, loose: frozenset[int]) -> str:
         """The constraint; the tools in `loose` may have any object as arguments."""
-        dialect = self.dialect
+        dialect, content = self.dialect, self._content()
+        wrapping = dialect.wrapping if content == "text" else None
         calls: list[Call] = []
         triggers: dict[str, None] = {}
         # The model has the choice between forms only where it has that to call or not.
@@ -178,7 +179,8 @@ class _Form:
                 schema = ANY_OBJECT if index in loose else tool.parameters
                 begin = form.begin(tool.name)
                 raw = msgspec.Raw(schema.encode())
-                calls.append(Call(begin, raw, form.end, dialect.style))
+                name = "" if wrapping is None else tool.name
+                calls.append(Call(begin, raw, form.end, dialect.style, name))
                 triggers[dialect.trigger or dialect.opening + (form.before or begin)] = None
         union = ToolCalls(
             calls,
@@ -188,7 +190,8 @@ class _Form:
             triggers=list(triggers),
             is_leading=dialect.trigger is None,
             tokens=self.tokens,
-            content=self._content(),
+            content=content,
+            wrapping=wrapping,
             max_calls=self.request.max_calls or MAX_CALLS,
         )
         return msgspec.json.encode(union).decode()

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from grammar.tool_calls import CallStyle
+from grammar.tool_calls import CallStyle, Wrapping
 
 DialectName = Literal["hermes", "llama3_json", "pythonic", "mistral", "granite", "phi"]
 _LETTERS = string.ascii_letters + string.digits
@@ -37,9 +37,10 @@ class Dialect:
 
     The first form is the one to be written, others are understood as well. `trigger` is the
     beginning of the opening that ends any text; without one calls are the whole answer, from its
-    first character. `markers` are texts that the family's tokenizers have as one token, the
-    trigger among them. `gap` is what a template puts between a text and the block. `json_marker`
-    may open the block where the answer might be JSON of another kind.
+    first character. With a `wrapping` an answer may also be calls of another look. `markers` are
+    texts that the family's tokenizers have as one token, the trigger among them. `gap` is what a
+    template puts between a text and the block. `json_marker` may open the block where the answer
+    might be JSON of another kind.
     """
 
     name: DialectName
@@ -53,6 +54,7 @@ class Dialect:
     gap: str = ""
     json_marker: str | None = None
     has_short_ids: bool = False
+    wrapping: Wrapping | None = None
 
     def new_call_id(self) -> str:
         """An id that no other call has."""

@@ -9,11 +9,18 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gateway.tools.dialect import CallForm, Dialect, DialectName
+from grammar.tool_calls import Wrapping
 
 DialectSetting = Literal["auto", "hermes", "llama3_json", "pythonic", "mistral", "granite", "phi"]
 
 _NAMED_JSON = CallForm('{"name": "', '", "arguments": ', "}")
 
+# What small models write instead of tags that they were told of: Qwen2.5-Coder always, in a fence;
+# with two braces, as its template has them in the example.
+_FENCED = Wrapping(
+    openings=[[], ["{"], ["["], ["```json"], ["```"], ["```json", "["], ["<tools>"]],
+    closings=[["}"], ["]"], ["```"], ["]", "```"], ["</tools>"]],
+)
 # Qwen, Hermes, SmolLM, Granite 4; and whoever has no dialect of its own.
 HERMES = Dialect(
     "hermes",
@@ -24,6 +31,7 @@ HERMES = Dialect(
     trigger="<tool_call>",
     markers=("<tool_call>", "</tool_call>"),
     gap="\n",
+    wrapping=_FENCED,
 )
 # Llama 3.1 and later. The second form is one that these models often prefer to that of their
 # template.

@@ -9,7 +9,8 @@ from enum import Enum, auto
 
 from gateway.generation import ToolFragment
 from gateway.tools.arguments import Arguments, new_arguments
-from gateway.tools.dialect import CallForm, Dialect
+from gateway.tools.dialect import Dialect
+from gateway.tools.layouts import DialectLayout, Found, Layout, Verdict, WrappedLayout
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,7 @@ class ParsedText:
 
 
 class _State(Enum):
+    START = auto()  # of an answer, which may be calls that are wrapped
     TEXT = auto()  # up to a trigger
     BEGIN = auto()  # a call's text up to its arguments
     ARGUMENTS = auto()
@@ -34,7 +36,8 @@ class ToolTextParser:
     that the text so far ends within a block, which therefore needs more.
 
     `names` are those of the tools: nothing else is a call. With `at_start` calls are looked for
-    at the very beginning only. With `by_token` no text is a trigger: `trigger()` says where one is.
+    at the very beginning only, and as the dialect writes them. With `by_token` no text is a
+    trigger: `trigger()` says where one is.
     """
 
     def __init__(
@@ -46,26 +49,35 @@ class ToolTextParser:
         by_token: bool = False,
         new_call_id: Callable[[], str] | None = None,
     ) -> None:
+        names = tuple(names)
         self._dialect = dialect
-        self._begins = [(form, name) for name in names for form in dialect.forms]
         self._new_call_id = new_call_id or dialect.new_call_id
         self._by_token = by_token
-        is_leading = at_start or dialect.trigger is None
-        self._state = _State.BEGIN if is_leading and not by_token else _State.TEXT
+        self._layout: Layout = DialectLayout(dialect, names)
+        self._wrapped: WrappedLayout | None = None
+        if dialect.wrapping is not None and not at_start:
+            self._wrapped = WrappedLayout(dialect.wrapping, names)
+        self._state = self._first_state(at_start=at_start)
         self._held = ""
         self._gap = ""
+        self._link_text = ""
         self._arguments: Arguments | None = None
-        self._form: CallForm = dialect.forms[0]
         self._num_calls = 0
         self._is_in_block = False
         self._content: list[str] = []
         self._fragments: list[ToolFragment] = []
         self.num_complete_calls = 0
 
+    def _first_state(self, *, at_start: bool) -> _State:
+        if self._wrapped is not None:
+            return _State.START
+        is_leading = at_start or self._dialect.trigger is None
+        return _State.BEGIN if is_leading and not self._by_token else _State.TEXT
+
     @property
     def is_truncated(self) -> bool:
         if self._state is _State.LINK:
-            return self._held != self._dialect.closing
+            return not self._layout.may_end_with(self._held)
         return self._is_in_block
 
     def feed(self, text: str) -> ParsedText:
@@ -78,7 +90,7 @@ class ToolTextParser:
     def trigger(self) -> ParsedText:
         """A control token that stands for the trigger. Within a block it is text like any other."""
         trigger = self._dialect.trigger or ""
-        if self._state is _State.TEXT and self._by_token:
+        if self._state in (_State.START, _State.TEXT) and self._by_token:
             self._begin_block()
         return self.feed(trigger)
 
@@ -95,6 +107,8 @@ class ToolTextParser:
     def _step(self) -> bool:
         """Does what the held text tells; whether there may be more to do."""
         match self._state:
+            case _State.START:
+                return self._start()
             case _State.TEXT:
                 return self._text()
             case _State.BEGIN:
@@ -134,26 +148,28 @@ class ToolTextParser:
         self._held = ""
         self._state = _State.BEGIN
 
-    def _begin(self) -> bool:
-        opening = "" if self._num_calls else self._dialect.opening
-        may_begin = False
-        for form, name in self._begins:
-            begin = opening + form.begin(name)
-            if begin.startswith(self._held):
-                may_begin = True
-            elif self._held.startswith(begin):
-                return self._begun(form, name, self._held[len(begin) :])
-        if may_begin:
+    def _start(self) -> bool:
+        assert self._wrapped is not None
+        step = self._wrapped.begin(self._held, is_first=True)
+        if isinstance(step, Found):
+            self._layout = self._wrapped
+            return self._begun(step)
+        if step is Verdict.WAIT:
             return False
-        return self._no_call()
+        self._state = _State.TEXT
+        return True
 
-    def _begun(self, form: CallForm, name: str, arguments: str) -> bool:
-        if self._dialect.style == "json" and not arguments.startswith("{"):
-            return self._no_call()
-        self._held, self._gap = arguments, ""
-        self._form, self._arguments = form, new_arguments(self._dialect.style)
+    def _begin(self) -> bool:
+        step = self._layout.begin(self._held, is_first=not self._num_calls)
+        if isinstance(step, Found):
+            return self._begun(step)
+        return step is Verdict.NO and self._no_call()
+
+    def _begun(self, call: Found) -> bool:
+        self._held, self._gap = call.rest, ""
+        self._arguments = new_arguments(self._dialect.style)
         self._fragments.append(
-            ToolFragment(self._num_calls, call_id=self._new_call_id(), name=name)
+            ToolFragment(self._num_calls, call_id=self._new_call_id(), name=call.name)
         )
         self._num_calls += 1
         self._is_in_block = True
@@ -171,11 +187,13 @@ class ToolTextParser:
             self._held = self._held[len(trigger) :]
             self._state = _State.TEXT
         else:
-            self._state = _State.REST
-            if self._num_calls:
-                self._held = self._dialect.separator + self._held
-        self._is_in_block = False
+            self._end_block(self._link_text + self._held)
         return True
+
+    def _end_block(self, rest: str) -> None:
+        self._held = rest
+        self._state = _State.REST
+        self._is_in_block = False
 
     def _argue(self) -> bool:
         assert self._arguments is not None
@@ -190,32 +208,27 @@ class ToolTextParser:
         return True
 
     def _end(self) -> bool:
-        end = self._form.end
-        if not self._held.startswith(end):
-            if end.startswith(self._held):
-                return False
-            self._state = _State.REST
-            self._is_in_block = False
-        else:
-            self._held = self._held[len(end) :]
+        step = self._layout.end(self._held)
+        if step is Verdict.WAIT:
+            return False
+        if isinstance(step, Found):
+            self._held = step.rest
             self._state = _State.LINK
+        else:
+            self._end_block(self._held)
         self.num_complete_calls += 1
         return True
 
     def _link(self) -> bool:
-        separator, closing = self._dialect.separator, self._dialect.closing
-        if self._held.startswith(separator):
-            self._held = self._held[len(separator) :]
+        step = self._layout.link(self._held)
+        if step is Verdict.WAIT:
+            return False
+        if isinstance(step, Found) and step.is_more:
+            self._link_text = self._held[: len(self._held) - len(step.rest)]
+            self._held = step.rest
             self._state = _State.BEGIN
-            return True
-        if separator.startswith(self._held):
-            return False
-        if self._held.startswith(closing):
-            self._held = self._held[len(closing) :]
-        elif closing.startswith(self._held):
-            return False
-        self._state = _State.REST
-        self._is_in_block = False
+        else:
+            self._end_block(step.rest if isinstance(step, Found) else self._held)
         return True
 
     def _add_content(self, text: str) -> None:

@@ -150,6 +150,26 @@ def test_text_may_end_in_valid_calls(dialect: Dialect, *, has_tokens: bool) -> N
         check_calls(calls)
 
 
+@pytest.mark.parametrize("has_tokens", [False, True])
+@pytest.mark.parametrize(
+    "begin", ['{"name":"f"', '```json\n{\n  "name": "f"', '[{"name": "no_arguments"', "<tools>\n"]
+)
+def test_wrapped_calls_are_valid_and_end(begin: str, *, has_tokens: bool) -> None:
+    plan = plan_of(HERMES, "auto", has_tokens=has_tokens)
+    matcher = tool_engine(has_tokens=has_tokens).build(plan.prepared)
+    num_calls = 0
+    for seed in range(6):
+        walk = Walk(matcher, has_tokens=has_tokens, rng=random.Random(seed))
+        output = walk.tokens(*begin.encode())
+        assert output is not None
+        content, calls, reader = read(plan, output, has_tokens=has_tokens)
+        assert bool(content) != bool(calls) or not begin.endswith('"')
+        assert reader.num_complete_calls == len(calls) <= 3
+        check_calls(calls)
+        num_calls += len(calls)
+    assert num_calls or not begin.endswith('"')
+
+
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: f"{dialect.name}")
 def test_text_without_calls_is_read_as_it_is(dialect: Dialect) -> None:
     plan = plan_of(dialect, "auto", has_tokens=True)

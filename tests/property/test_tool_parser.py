@@ -5,12 +5,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.tools.dialect import Dialect
-from tests.unit.gateway.test_tool_parser import CALLS, DIALECTS, joined, parser
+from tests.unit.gateway.test_tool_parser import CALLS, DIALECTS, WRAPPED, joined, parser
 
 MARKS = (
     "<tool_call>", "</tool_call>", "\n", '{"name": "', "weather", '", "arguments": ', "{}", "}",
     '", "parameters": ', "[", "]", "now(", ")", "[TOOL_CALLS]", "[ARGS]", "<|tool_call|>", ", ",
     "; ", "functools", "é", '"', "\\", "a=1", "<", "<|tool_call_start|>",
+    "```json", "```", "<tools>", "</tools>", "{", ",", '"name": "now"', '"arguments": {', " ",
 )  # fmt: skip
 TEXTS = st.lists(st.sampled_from(MARKS) | st.text(max_size=3), max_size=14).map("".join)
 
@@ -18,7 +19,9 @@ TEXTS = st.lists(st.sampled_from(MARKS) | st.text(max_size=3), max_size=14).map(
 @st.composite
 def blocks(draw: st.DrawFn, dialect: Dialect) -> str:
     """Mostly what a model writes, with something before, after or missing."""
-    block = dialect.block(draw(st.lists(st.sampled_from(CALLS), min_size=1, max_size=3)))
+    calls = draw(st.lists(st.sampled_from(CALLS), min_size=1, max_size=3))
+    wrapped = draw(st.sampled_from([text for text, _ in WRAPPED]))
+    block = draw(st.sampled_from([dialect.block(calls), wrapped]))
     cut = draw(st.integers(0, 40))
     return f"{draw(TEXTS)}{block[: len(block) - cut]}{draw(TEXTS)}"
 

@@ -146,6 +146,68 @@ def test_spaces_in_arguments_stay() -> None:
     assert parsed(HERMES, text) == ("", [("now", '{\n  "a" :1,"b":  [ ] }')])
 
 
+PARIS, CLOCK = '{"name": "weather", "arguments": {"city":"Paris"}}', '{"name":"now","arguments":{}}'
+WRAPPED = [
+    (f"```json\n{PARIS}\n```", ["weather"]),
+    ('```json\n{\n  "name": "now",\n  "arguments": {}\n}\n```', ["now"]),
+    (f"```\n{PARIS}\n```", ["weather"]),
+    (f"```json\n[\n  {PARIS},\n  {CLOCK}\n]\n```", ["weather", "now"]),
+    (f"```json\n{PARIS}\n{CLOCK}\n```", ["weather", "now"]),
+    (f"[{PARIS}, {CLOCK}]", ["weather", "now"]),
+    (f"<tools>\n{CLOCK}\n</tools>", ["now"]),
+    (f"\n\n{CLOCK}", ["now"]),
+    (f"{{{CLOCK}}}", ["now"]),
+    (f"{PARIS}\n{CLOCK}", ["weather", "now"]),
+]
+
+
+@pytest.mark.parametrize(("text", "names"), WRAPPED)
+def test_calls_may_be_wrapped_in_something_else(text: str, names: list[str]) -> None:
+    reader = parser(HERMES)
+    content, calls = joined(*(reader.feed(character) for character in text), reader.finish())
+    assert (content, [name for name, _ in calls]) == ("", names)
+    assert reader.num_complete_calls == len(names)
+    assert not reader.is_truncated
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '```json\n{"name": "Ann", "age": 3}\n```',
+        '```json\n{"name": "now"}\n```',
+        f"Like this:\n```json\n{PARIS}\n```",
+        '{"arguments": {}, "name": "now"}',
+        '{"name": "nowhere", "arguments": {}}',
+        "```python\nprint()\n```",
+        "<tool_",
+        "<tools>",
+    ],
+)
+def test_other_json_in_a_fence_is_an_answer(text: str) -> None:
+    assert parsed(HERMES, text) == (text, [])
+
+
+def test_wrapped_calls_are_cut_like_others() -> None:
+    reader = parser(HERMES)
+    reader.feed(f"```json\n{PARIS[:-9]}")
+    assert (reader.is_truncated, reader.num_complete_calls) == (True, 0)
+    assert parsed(HERMES, f"```json\n{PARIS}\n``") == ("", [("weather", '{"city":"Paris"}')])
+    assert parsed(HERMES, f"{PARIS}, so") == (", so", [("weather", '{"city":"Paris"}')])
+    assert parsed(HERMES, f"{PARIS} so") == (" so", [("weather", '{"city":"Paris"}')])
+
+
+def test_where_a_call_is_demanded_it_is_not_wrapped() -> None:
+    assert parsed(HERMES, CLOCK, at_start=True) == (CLOCK, [])
+
+
+def test_a_token_of_the_trigger_may_come_first_or_after_what_looked_wrapped() -> None:
+    for before in ("", "\n", "```json\n{"):
+        reader = parser(HERMES, by_token=True)
+        block = HERMES.block(CALLS[1:2]).removeprefix("<tool_call>")
+        parts = [reader.feed(before), reader.trigger(), reader.feed(block), reader.finish()]
+        assert joined(*parts) == (before.removesuffix("\n"), CALLS[1:2])
+
+
 @pytest.mark.parametrize(
     ("text", "arguments"),
     [

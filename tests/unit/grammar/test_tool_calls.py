@@ -135,6 +135,56 @@ def test_an_output_is_text_or_ends_with_whole_calls(
     assert accepts(texts, built(llguidance, value), output) is is_allowed
 
 
+WRAPPING = {
+    "openings": [[], ["```json"], ["```json", "["], ["["]],
+    "closings": [["```"], ["]"], ["]", "```"]],
+}
+
+
+def wrapped(value: dict[str, Any]) -> dict[str, Any]:
+    calls = [{**call, "name": json.loads(call["begin"] + "{}}")["name"]} for call in value["calls"]]
+    return {**value, "calls": calls, "wrapping": WRAPPING}
+
+
+@pytest.mark.parametrize("value", [IN_TAGS, IN_LIST])
+@pytest.mark.parametrize(
+    ("output", "is_allowed"),
+    [
+        (f"```json\n{PARIS}\n```", True),
+        ('```json\n{\n  "name":"now" ,\n  "arguments": {}\n}\n```', True),
+        (f"```json\n[\n{PARIS},\n{CLOCK}\n]\n```", True),
+        (f"{PARIS}\n{CLOCK}", True),
+        (f"[{CLOCK}]", True),
+        ('```json\n{"name": "Ann"}\n```', True),
+        ('{"name": "nowhere"}', True),
+        (f"So:\n```json\n{CLOCK}\n``` or not", True),
+        ("", True),
+        (f"{CLOCK} is how", False),
+        (f"```json\n{CLOCK}\n``` is how", False),
+        ('{"name": "now"}', False),
+        ('{"name": "now", "arguments": {"city":"x"}}', False),
+        (f"{CLOCK}{CLOCK}{CLOCK}{CLOCK}", False),
+    ],
+)
+def test_calls_may_be_wrapped_in_something_else(
+    llguidance: GrammarEngine, texts: Texts, value: dict[str, Any], output: str, *, is_allowed: bool
+) -> None:
+    matcher = built(llguidance, {**wrapped(value), "max_calls": 3})
+    assert accepts(texts, matcher, output) is is_allowed
+
+
+@pytest.mark.parametrize("value", [IN_TAGS, IN_LIST])
+def test_wrapped_calls_stand_beside_those_with_a_trigger(
+    llguidance: GrammarEngine, texts: Texts, value: dict[str, Any]
+) -> None:
+    matcher = built(llguidance, {**wrapped(value), "max_calls": 1})
+    block = f"{value['opening']}{CLOCK}{value['closing']}"
+    assert accepts(texts, matcher, block)
+    assert accepts(texts, matcher, f"```json\n[]\n{block}")
+    assert not accepts(texts, matcher, f"{CLOCK}{block}")
+    assert not accepts(texts, matcher, f"{CLOCK}, {CLOCK}")
+
+
 @pytest.mark.parametrize("value", [IN_TAGS, IN_LIST, AT_START, KEYWORDS])
 def test_the_number_of_calls_is_bounded(
     llguidance: GrammarEngine, texts: Texts, value: dict[str, Any]
@@ -271,6 +321,9 @@ def test_whatever_the_masks_allow_has_no_trigger_but_before_calls(
         ({**AT_START, "triggers": ['{"name": "now']}, "/calls/0/begin", "none of the triggers"),
         ({**AT_START, "content": {"schema": CITY}}, "/calls/0/begin", "begins as an answer"),
         ({**KEYWORDS, "content": {"schema": {}}}, "/calls/0/begin", "begins as an answer"),
+        ({**IN_TAGS, "wrapping": WRAPPING}, "/wrapping", "each with a name of its own"),
+        ({**wrapped(AT_START)}, "/wrapping", "stand instead of text"),
+        ({**wrapped(IN_TAGS), "content": "none"}, "/wrapping", "stand instead of text"),
         ({**IN_TAGS, "calls": [NOW, {**WEATHER, "schema": {"type": "banana"}}]},
          "/calls/1/schema/type", "unknown type"),
         ({**IN_TAGS, "content": {"schema": {"type": "banana"}}}, "/content/schema/type", ""),
