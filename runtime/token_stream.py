@@ -1,12 +1,15 @@
 """The events of one request on their way from the receiving task to the one that consumes them.
 
 Belongs to the event loop's thread. An inbox holds what its consumer has not taken yet: at most
-one event per token, so `max_tokens` per choice is its bound; nobody is slowed down by it.
+one event per token, so `max_tokens` per choice is its bound; nobody is slowed down by it. Tokens
+that have waited together are taken together: who is behind catches up for the price of one.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Callable
+
+import msgspec
 
 from runtime.messages import EngineFault, TokenEvent
 
@@ -61,13 +64,33 @@ class EventInbox:
         self._wake()
 
     async def take(self) -> TokenEvent | None:
-        """The oldest unread event; None after the last one. There is one consumer."""
+        """The oldest unread event, with the tokens of those after it; None after the last one.
+        There is one consumer."""
         while not self._events:
             if self.is_finished:
                 return None
             self._waiter = self._loop.create_future()
             await self._waiter
-        return self._events.popleft()
+        event = self._events.popleft()
+        return self._joined(event) if self._events else event
+
+    def _joined(self, first: TokenEvent) -> TokenEvent:
+        """The event as one with those of its choice that add nothing but tokens or the end."""
+        run = [first]
+        for event in self._events:
+            if event.choice != first.choice:
+                continue
+            if not _has_only_tokens(run[-1]) or not _adds_tokens(event):
+                break
+            run.append(event)
+        last = run[-1]
+        if last is first:
+            return first
+        self._events = deque(
+            event for event in self._events if event.choice != last.choice or event.seq > last.seq
+        )
+        token_ids = [token_id for event in run for token_id in event.token_ids]
+        return msgspec.structs.replace(last, token_ids=token_ids)
 
     def _put(self, event: TokenEvent) -> None:
         self._events.append(event)
@@ -77,6 +100,16 @@ class EventInbox:
         waiter, self._waiter = self._waiter, None
         if waiter is not None and not waiter.done():  # it may have been cancelled
             waiter.set_result(None)
+
+
+def _adds_tokens(event: TokenEvent) -> bool:
+    """Log-probabilities keep events apart: not every token of one need have them."""
+    has_more = event.admitted or event.logprobs or event.prompt_logprobs
+    return not has_more and event.error is None
+
+
+def _has_only_tokens(event: TokenEvent) -> bool:
+    return _adds_tokens(event) and not event.phases and not event.is_last
 
 
 class TokenStream:
