@@ -62,6 +62,7 @@ class Cost:
 
     num_expected: int
     num_delivered: int
+    num_chunks: int
     added_p50_ms: float
     added_p99_ms: float
     late_p99_ms: float
@@ -81,9 +82,10 @@ class Cost:
 
     def describe(self) -> str:
         return (
-            f"{self.num_delivered:,} of {self.num_expected:,} tokens; added latency p50"
-            f" {self.added_p50_ms:.2f} ms, p99 {self.added_p99_ms:.2f} ms; the gateway took"
-            f" {self.gateway_share:.1%} of its core, {self.gateway_us_a_token:.1f} us a token\n"
+            f"{self.num_delivered:,} of {self.num_expected:,} tokens in {self.num_chunks:,} chunks;"
+            f" added latency p50 {self.added_p50_ms:.2f} ms, p99 {self.added_p99_ms:.2f} ms;"
+            f" the gateway took {self.gateway_share:.1%} of its core,"
+            f" {self.gateway_us_a_token:.1f} us a token\n"
             f"  beside it: source {self.source_share:.1%}, client {self.client_share:.1%} of the"
             f" other core, all else {self.other_share:.1%} of one; steps p99"
             f" {self.late_p99_ms:.2f} ms late"
@@ -132,7 +134,8 @@ def evaluate(
     recordings: Sequence[Recording], emissions: Emissions, watch: Watch, *, num_warm: int
 ) -> Cost:
     """Raises: BadStream where an answer is not whole."""
-    arrivals = [recording.token_arrivals_ns() for recording in recordings]
+    read = [recording.read(emissions.texts) for recording in recordings]
+    arrivals = [stream.tokens_ns for stream in read]
     emitted = emissions.emitted_ns
     added_ms = [
         (arrival - sent) / 1e6
@@ -154,6 +157,7 @@ def evaluate(
     return Cost(
         num_expected=len(recordings) * len(emitted),
         num_delivered=sum(map(len, arrivals)),
+        num_chunks=sum(stream.num_chunks for stream in read),
         added_p50_ms=statistics.median(added_ms),
         added_p99_ms=added_p99,
         late_p99_ms=late_p99,

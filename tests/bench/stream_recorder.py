@@ -12,10 +12,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
+import msgspec
+
 _READ_BYTES = 65536
 _POLL_S = 0.02
-# What only a chunk with text of an answer has.
-_TEXT = re.compile(rb'"delta":\{"content":"')
+# What only a chunk with text of an answer has, and the text.
+_TEXT = re.compile(rb'"delta":\{"content":("(?:[^"\\]|\\.)*")')
 _HEAD_END = b"\r\n\r\n"
 _DONE = b"data: [DONE]\n\n"
 _LAST_CHUNK = b"0\r\n\r\n"
@@ -25,6 +27,14 @@ class BadStream(Exception):
     """An answer that is not a whole stream; the message is one line."""
 
 
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """When each token of one answer was there, in monotonic ns, and how many chunks brought them."""
+
+    tokens_ns: list[int]
+    num_chunks: int
+
+
 @dataclass(eq=False, slots=True)
 class Recording:
     """One connection: the arrival in monotonic ns of each piece that was read, and the piece."""
@@ -32,10 +42,10 @@ class Recording:
     arrivals_ns: list[int] = field(default_factory=list)
     pieces: list[bytes] = field(default_factory=list)
 
-    def token_arrivals_ns(self) -> list[int]:
-        """When each chunk with text was there, in order.
+    def read(self, texts: Sequence[str]) -> Arrivals:
+        """`texts` are those of the tokens, which then begin anew.
 
-        Raises: BadStream for anything but a 200 with a stream that came to its end.
+        Raises: BadStream for anything but a 200 with a stream of them that came to its end.
         """
         raw = b"".join(self.pieces)
         head, _, body = raw.partition(_HEAD_END)
@@ -44,11 +54,25 @@ class Recording:
         if raw.count(_DONE) != 1 or not body.endswith(_LAST_CHUNK):
             raise BadStream(f"a stream without its end: {raw[-300:]!r}")
         ends = list(accumulate(map(len, self.pieces)))
-        found = []
-        for match in _TEXT.finditer(raw):
+        tokens_ns: list[int] = []
+        chunks = list(_TEXT.finditer(raw))
+        for match in chunks:
             end = raw.index(b"\n\n", match.end()) + 2
-            found.append(self.arrivals_ns[bisect.bisect_left(ends, end)])
-        return found
+            num_tokens = _count(msgspec.json.decode(match[1], type=str), texts, len(tokens_ns))
+            tokens_ns += [self.arrivals_ns[bisect.bisect_left(ends, end)]] * num_tokens
+        return Arrivals(tokens_ns, len(chunks))
+
+
+def _count(text: str, texts: Sequence[str], num_before: int) -> int:
+    """How many tokens a chunk's text is. Raises: BadStream where it is not the next ones."""
+    num_tokens = 0
+    while text:
+        token = texts[(num_before + num_tokens) % len(texts)]
+        if not text.startswith(token):
+            raise BadStream(f"{text!r} came where {token!r} was sent, after {num_before} tokens")
+        text = text.removeprefix(token)
+        num_tokens += 1
+    return num_tokens
 
 
 def record_streams(

@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -34,12 +34,12 @@ _NS = 1_000_000_000
 
 
 class Emissions(msgspec.Struct, frozen=True):
-    """What the source did: the monotonic time of each step, when it was due, and the processor time
-    it took in all."""
+    """What the source did: the monotonic time of each step, when it was due, and the texts of the
+    tokens, which begin anew after the last."""
 
     emitted_ns: list[int]
     due_ns: list[int]
-    cpu_s: float
+    texts: list[str]
 
 
 class TokenSource:
@@ -154,31 +154,42 @@ def main() -> int:
     options = parser.parse_args()
     os.sched_setaffinity(0, {options.core})
     text = open_model(default_model_path()).text
+    tokenizer = Tokenizer(text)
+    token_ids = tokenizer.encode(TEXT, add_special=False)
     source = TokenSource(
-        Tokenizer(text).encode(TEXT, add_special=False),
+        token_ids,
         num_streams=options.streams,
         num_tokens=options.tokens,
         rate=options.rate,
     )
     info = source_info(text.vocab_size, text.eos_token_ids)
-    serve(source, info, address=options.address, emissions=options.emissions)
+
+    def leave_emissions() -> None:
+        texts = [tokenizer.token_bytes(token_id).decode() for token_id in token_ids]
+        done = msgspec.json.encode(Emissions(source.emitted_ns, source.due_ns, texts))
+        unfinished = options.emissions.with_suffix(".new")
+        unfinished.write_bytes(done)
+        unfinished.rename(options.emissions)
+
+    serve(source, info, address=options.address, at_end=leave_emissions)
     return 0
 
 
-def serve(source: TokenSource, info: EngineInfo, *, address: str, emissions: Path) -> None:
-    """Until SIGTERM; the file is complete when it exists."""
-    is_stopped = False
+def serve(
+    source: TokenSource, info: EngineInfo, *, address: str, at_end: Callable[[], None]
+) -> None:
+    """Until SIGTERM; `at_end` is called once, after the last token."""
+    is_stopped = is_told = False
 
     def stop(*_: object) -> None:
         nonlocal is_stopped
         is_stopped = True
 
     def should_stop() -> bool:
-        if source.is_over and not emissions.exists():
-            done = Emissions(source.emitted_ns, source.due_ns, time.process_time())
-            unfinished = emissions.with_suffix(".new")
-            unfinished.write_bytes(msgspec.json.encode(done))
-            unfinished.rename(emissions)
+        nonlocal is_told
+        if source.is_over and not is_told:
+            is_told = True
+            at_end()
         return is_stopped
 
     signal.signal(signal.SIGTERM, stop)

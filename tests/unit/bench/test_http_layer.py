@@ -9,7 +9,7 @@ import pytest
 
 from runtime.messages import Sampling, Submit
 from tests.bench.http_layer import Look, Watch, chat_request, evaluate, process_seconds
-from tests.bench.stream_recorder import BadStream, Recording, record_streams
+from tests.bench.stream_recorder import Arrivals, BadStream, Recording, record_streams
 from tests.bench.token_source import Emissions, TokenSource
 
 MS = 1_000_000
@@ -34,8 +34,17 @@ WHOLE = ((0, HEAD + chunk(ROLE)), (7, chunk(WORD)), (12, chunk(WORD)), (13, chun
 def test_a_token_is_there_with_the_last_byte_of_its_frame() -> None:
     word = chunk(WORD)
     pieces = (0, HEAD + chunk(ROLE) + word[:40]), (5, word[40:] + word + word[:9]), (9, word[9:])
-    times = recording(*pieces, (11, chunk(DONE) + END)).token_arrivals_ns()
-    assert times == [5 * MS, 5 * MS, 9 * MS]
+    found = recording(*pieces, (11, chunk(DONE) + END)).read(["word"])
+    assert found == Arrivals([5 * MS, 5 * MS, 9 * MS], 3)
+
+
+def test_tokens_that_came_in_one_chunk_are_told_apart_by_their_texts() -> None:
+    pieces = (0, HEAD + chunk(ROLE)), (3, chunk(WORD.replace(b"word", b'a \\"')))
+    later = (4, chunk(WORD.replace(b"word", b"ca"))), (5, chunk(DONE) + END)
+    found = recording(*pieces, *later).read(["a", ' "', "c"])
+    assert found == Arrivals([3 * MS, 3 * MS, 4 * MS, 4 * MS], 2)
+    with pytest.raises(BadStream, match="after 2 tokens"):
+        recording(*pieces, *later).read(["a", ' "', "d"])
 
 
 @pytest.mark.parametrize(
@@ -49,7 +58,7 @@ def test_a_token_is_there_with_the_last_byte_of_its_frame() -> None:
 )
 def test_an_answer_that_is_not_whole_measures_nothing(pieces: list[tuple[int, bytes]]) -> None:
     with pytest.raises(BadStream):
-        recording(*pieces).token_arrivals_ns()
+        recording(*pieces).read(["word"])
 
 
 def watch(*looks: Look) -> Watch:
@@ -60,7 +69,7 @@ def watch(*looks: Look) -> Watch:
 
 def test_cost_is_of_the_time_after_the_warm_up() -> None:
     three = recording(*WHOLE[:2], (12, chunk(WORD)), (19, chunk(WORD) + chunk(DONE) + END))
-    emissions = Emissions([4 * MS, 10 * MS, 18 * MS], [4 * MS, 9 * MS, 17 * MS], 0.0)
+    emissions = Emissions([4 * MS, 10 * MS, 18 * MS], [4 * MS, 9 * MS, 17 * MS], ["word"])
     looks = watch(
         Look(0, 1.0, 1.0, 2.0, 8.0),
         Look(8 * MS, 5.0, 1.0, 2.0, 8.0),
@@ -68,7 +77,7 @@ def test_cost_is_of_the_time_after_the_warm_up() -> None:
         Look(99 * MS, 9.0, 9.0, 9.0, 99.0),
     )
     cost = evaluate([three], emissions, looks, num_warm=1)
-    assert (cost.num_expected, cost.num_delivered) == (3, 3)
+    assert (cost.num_expected, cost.num_delivered, cost.num_chunks) == (3, 3, 3)
     assert (cost.added_p50_ms, cost.added_p99_ms, cost.late_p99_ms) == (1.5, 2, 1)
     assert cost.gateway_us_a_token == pytest.approx(5_000)
     shares = (cost.gateway_share, cost.source_share, cost.client_share, cost.other_share)
@@ -88,7 +97,7 @@ def test_targets_are_all_tokens_in_time_and_cheap(
     emitted_ms: list[int], gateway_s: float, is_met: bool
 ) -> None:
     looks = watch(Look(-5 * MS, 0, 0, 0, 0), Look(8 * MS, gateway_s * 1.3, 0, 0, 0))
-    emissions = Emissions([at * MS for at in emitted_ms], [0] * len(emitted_ms), 0.0)
+    emissions = Emissions([at * MS for at in emitted_ms], [0] * len(emitted_ms), ["word"])
     cost = evaluate([recording(*WHOLE)], emissions, looks, num_warm=0)
     assert cost.is_within_target is is_met
 
@@ -117,7 +126,7 @@ def test_the_recorder_reads_all_streams_to_their_ends() -> None:
         address = ("127.0.0.1", listener.getsockname()[1])
         found = record_streams(address, requests, timeout_s=5, look=lambda: looks.append(1))
         server.join()
-    assert [len(each.token_arrivals_ns()) for each in found] == [2, 2, 2]
+    assert [len(each.read(["word"]).tokens_ns) for each in found] == [2, 2, 2]
     assert looks
 
 
