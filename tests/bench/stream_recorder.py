@@ -29,7 +29,7 @@ class BadStream(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """When each token of one answer was there, in monotonic ns, and how many chunks brought them."""
+    """When each token of one answer was there, in monotonic ns; how many chunks brought them."""
 
     tokens_ns: list[int]
     num_chunks: int
