@@ -1,6 +1,7 @@
 """From what an engine says went wrong to what a client is told."""
 
 from gateway.errors import (
+    ConstraintUnmet,
     DeadlineExceeded,
     EngineDied,
     GatewayError,
@@ -30,5 +31,7 @@ def to_gateway_error(fault: EngineFault) -> GatewayError:
             return InvalidRequest(message)
         case ErrorCode.CONSTRAINT_FAILED:
             return ServerError(message, code=code.value)
+        case ErrorCode.NO_TOKEN_LEFT:
+            return ConstraintUnmet(message)
         case ErrorCode.INTERNAL:
             return ServerError(message)

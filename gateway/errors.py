@@ -11,7 +11,7 @@ GatewayError                     status, type, code, param, message, headers
 ├── BodyTooLarge          413
 ├── UnsupportedMediaType  415
 ├── RateLimited           429    a key's own limit
-├── ConstraintUnmet       422    the model found no answer that passes its check
+├── ConstraintUnmet       422    no answer passes its check, or none is left to the model
 ├── ServerError           500
 │   ├── ConstraintViolated       the mask let through what it is there to keep out
 │   └── EngineDied        503    the runtime ended with the request in it

@@ -143,11 +143,14 @@ class MendedChoice:
         )
 
 
+_NOTHING_FITS = (ErrorCode.CONSTRAINT_FAILED, ErrorCode.NO_TOKEN_LEFT)
+
+
 def _found_nothing(attempt: HeldAnswer, position: int) -> bool:
     """Whether nothing but what is forbidden could stand at the position."""
     error = attempt.last.error
     has_none = len(attempt.token_ids) == position
-    return has_none and error is not None and error.code is ErrorCode.CONSTRAINT_FAILED
+    return has_none and error is not None and error.code in _NOTHING_FITS
 
 
 def _of_choice(phase: Phase, choice: int) -> Phase:

@@ -232,8 +232,7 @@ class Engine:
             try:
                 self._arm(request, outcome)
             except (ConstraintFailed, GrammarError) as error:
-                fault = EngineFault(ErrorCode.CONSTRAINT_FAILED, str(error))
-                self._fail_all(request.live_sequences, fault)
+                self._fail_all(request.live_sequences, _constraint_fault(error))
             self._queue(request)
 
     def _arm(self, request: Request, outcome: BuildOutcome) -> None:
@@ -298,7 +297,7 @@ class Engine:
             try:
                 self._take(sequence, outcome, now_ns=now_ns)
             except (ConstraintFailed, GrammarError) as error:
-                self._fail_all([sequence], EngineFault(ErrorCode.CONSTRAINT_FAILED, str(error)))
+                self._fail_all([sequence], _constraint_fault(error))
 
     def _take(self, sequence: Sequence, outcome: SampledToken, *, now_ns: int) -> None:
         if outcome.token_id is None:
@@ -354,6 +353,11 @@ class Engine:
     def _drop_build(self, request: Request) -> None:
         if self._grammar is not None and request.build is not None:
             self._grammar.drop(request.build)
+
+
+def _constraint_fault(error: ConstraintFailed | GrammarError) -> EngineFault:
+    code = error.code if isinstance(error, ConstraintFailed) else ErrorCode.CONSTRAINT_FAILED
+    return EngineFault(code, str(error))
 
 
 def _next_deadline_ns(request: Request) -> int:

@@ -3,7 +3,7 @@ what the client allows and what may not come first, which leave what they leave.
 
 from dataclasses import dataclass
 
-from runtime.messages import FinishReason
+from runtime.messages import ErrorCode, FinishReason
 from runtime.request import Sequence
 
 
@@ -16,7 +16,15 @@ class Ending:
 
 
 class ConstraintFailed(Exception):
-    """A constrained choice got a token its matcher does not accept."""
+    """A constrained choice got a token its matcher does not accept, or there is none for it."""
+
+    code = ErrorCode.CONSTRAINT_FAILED
+
+
+class NoTokenLeft(ConstraintFailed):
+    """A request forbids, beside what its constraint does, all that could come."""
+
+    code = ErrorCode.NO_TOKEN_LEFT
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +85,11 @@ class FinishRules:
             "ignore_eos": sampling.ignore_eos,
             "first_forbidden": bool(submit.first_forbidden) and not sequence.num_output_tokens,
         }
-        names = " and ".join(name for name, is_set in wishes.items() if is_set)
-        return ConstraintFailed(f"{names or 'the scores of the model'} leave no token to sample")
+        names = [name for name, is_set in wishes.items() if is_set]
+        # A grammar wins over all other wishes: only with this one can it leave nothing.
+        is_asked_for = sampling.allowed_token_ids is not None or sequence.matcher is None
+        kind = NoTokenLeft if is_asked_for and names else ConstraintFailed
+        return kind(f"{' and '.join(names) or 'the scores of the model'} leave no token to sample")
 
     def _forbidden_ends(self, sequence: Sequence) -> tuple[int, ...]:
         """End-of-sequence under ignore_eos, and all that would stop it before min_tokens."""

@@ -26,6 +26,7 @@ class ErrorCode(enum.StrEnum):
     OVERLOADED = "overloaded"
     INVALID_REQUEST = "invalid_request"
     CONSTRAINT_FAILED = "constraint_failed"
+    NO_TOKEN_LEFT = "no_token_left"
     ENGINE_DIED = "engine_died"
     INTERNAL = "internal"
 

@@ -189,7 +189,7 @@ def test_allowed_tokens_of_which_a_grammar_needs_more_are_an_error(
     letters = NEEDED + "abcdefghijklmnopqrstuvwxyz_0123456789"
     allowed = tuple(set(ids(bench, letters)) - set(ids(bench, missing)))
     answer = ask(bench, JSON_SCHEMA, arrangement, allowed_token_ids=allowed)
-    assert answer.error_code is ErrorCode.CONSTRAINT_FAILED
+    assert answer.error_code is ErrorCode.NO_TOKEN_LEFT
     assert set(answer.token_ids) <= set(allowed)
     assert answer.last.error is not None
     assert "the constraint and allowed_token_ids leave no token" in answer.last.error.message

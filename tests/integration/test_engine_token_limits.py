@@ -92,7 +92,7 @@ def test_limits_that_leave_no_token_are_an_error_of_that_choice_alone(
     cycling.submit(limited("a", **limits))
     cycling.run()
     answer = cycling.answer("a")
-    assert (answer.error_code, answer.token_ids) == (ErrorCode.CONSTRAINT_FAILED, [])
+    assert (answer.error_code, answer.token_ids) == (ErrorCode.NO_TOKEN_LEFT, [])
     assert answer.last.error is not None
     assert answer.last.error.message == f"{words} leave no token to sample"
     assert cycling.answer("beside").token_ids == CYCLE * 2
@@ -160,7 +160,7 @@ def test_a_grammar_that_leaves_nothing_of_what_is_allowed_is_an_error(
     answer = harness.ask(
         make_submit("a", PROMPT, sampling=sampling, constraint=scripted(*script), num_choices=2)
     )
-    assert answer.error_code is ErrorCode.CONSTRAINT_FAILED
+    assert answer.error_code is ErrorCode.NO_TOKEN_LEFT
     assert answer.last.error is not None
     assert answer.last.error.message == (
         "the constraint and allowed_token_ids leave no token to sample"

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from runtime.finish_rules import ConstraintFailed, Ending, FinishRules
+from runtime.finish_rules import ConstraintFailed, Ending, FinishRules, NoTokenLeft
 from runtime.messages import Sampling
 from runtime.request import Sequence
 from tests.engine_harness import EOS, make_sequence
@@ -128,3 +128,13 @@ def test_the_error_of_a_choice_without_a_token_names_what_it_asked_for() -> None
     assert str(error) == "allowed_token_ids and bad_words leave no token to sample"
     assert str(RULES.nothing_left(constrained([1]))).startswith("the constraint and min_tokens and")
     assert "scores of the model" in str(RULES.nothing_left(unconstrained(Sampling(max_tokens=1))))
+
+
+def test_only_what_the_request_forbids_is_its_own_fault() -> None:
+    limited = Sampling(max_tokens=9, allowed_token_ids=(1,))
+    assert isinstance(RULES.nothing_left(unconstrained(limited)), NoTokenLeft)
+    assert isinstance(
+        RULES.nothing_left(unconstrained(Sampling(max_tokens=9, ignore_eos=True))), NoTokenLeft
+    )
+    assert not isinstance(RULES.nothing_left(unconstrained(Sampling(max_tokens=9))), NoTokenLeft)
+    assert not isinstance(RULES.nothing_left(constrained([1])), NoTokenLeft)
