@@ -36,3 +36,5 @@ def test_one_space_at_the_very_beginning_can_be_dropped() -> None:
     assert [detok.feed(i) for i in (IM_END, 32, 32, ord("a"), 32)] == ["", "", " ", "a", " "]
     other = Detokenizer(Tokenizer(byte_assets()), drops_space=True)
     assert [other.feed(i) for i in (ord("a"), 32)] == ["a", " "]
+    plain = Detokenizer(Tokenizer(byte_assets()), drops_space=True)
+    assert [plain.feed(i) for i in (32, 32)] == ["", " "]
