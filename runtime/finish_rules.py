@@ -86,9 +86,10 @@ class FinishRules:
             "first_forbidden": bool(submit.first_forbidden) and not sequence.num_output_tokens,
         }
         names = [name for name, is_set in wishes.items() if is_set]
-        # A grammar wins over all other wishes: only with this one can it leave nothing.
-        is_asked_for = sampling.allowed_token_ids is not None or sequence.matcher is None
-        kind = NoTokenLeft if is_asked_for and names else ConstraintFailed
+        # A grammar wins over all other wishes of a client.
+        own = ["allowed_token_ids"] if sequence.matcher is not None else [*wishes][1:-1]
+        is_own = not wishes["first_forbidden"] and any(wishes[name] for name in own)
+        kind = NoTokenLeft if is_own else ConstraintFailed
         return kind(f"{' and '.join(names) or 'the scores of the model'} leave no token to sample")
 
     def _forbidden_ends(self, sequence: Sequence) -> tuple[int, ...]:
