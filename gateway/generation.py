@@ -92,7 +92,8 @@ class TextOptions:
 
 @dataclass(frozen=True, slots=True)
 class GenerationRequest:
-    """One HTTP request, validated. `max_tokens` None = what the context leaves.
+    """One HTTP request, validated. `max_tokens` None = what the context leaves; a default one, that
+    no client asked for, is cut to that.
 
     Several prompts (legacy completions) give choices prompt_index * num_choices + i.
     `stop` strings are text; everything about tokens is in `sampling` (its max_tokens is
@@ -108,6 +109,7 @@ class GenerationRequest:
     prompts: tuple[Prompt, ...]
     sampling: Sampling
     max_tokens: int | None
+    has_default_limit: bool = False
     num_choices: int = 1
     stop: tuple[str, ...] = ()
     bad_words: tuple[str, ...] = ()

@@ -296,6 +296,8 @@ def _settle_max_tokens(request: GenerationRequest, prompt_len: int, *, limit: in
     Raises: ContextLengthExceeded; InvalidRequest when min_tokens cannot be reached.
     """
     wanted = request.max_tokens
+    if wanted is not None and request.has_default_limit:
+        wanted = min(wanted, limit - prompt_len)
     if prompt_len >= limit or (wanted is not None and prompt_len + wanted > limit):
         raise _too_long(request, prompt_len, limit=limit)
     max_tokens = limit - prompt_len if wanted is None else wanted
@@ -311,9 +313,10 @@ def _settle_max_tokens(request: GenerationRequest, prompt_len: int, *, limit: in
 def _too_long(request: GenerationRequest, prompt_len: int, *, limit: int) -> ContextLengthExceeded:
     param = "messages" if isinstance(request.prompts[0], ChatPrompt) else "prompt"
     asked = f"{prompt_len} in the {param}"
-    if request.max_tokens is not None:
-        asked += f", {request.max_tokens} for the completion"
-    total = prompt_len + (request.max_tokens or 0)
+    wanted = None if request.has_default_limit else request.max_tokens
+    if wanted is not None:
+        asked += f", {wanted} for the completion"
+    total = prompt_len + (wanted or 0)
     return ContextLengthExceeded(
         f"This model's maximum context length is {limit} tokens. However, you requested {total}"
         f" tokens ({asked}). Please reduce the length of the {param} or of the completion.",

@@ -68,6 +68,7 @@ class Wanted:
     tools: ToolRequest | None = None
     service_tier: str | None = None
     metadata: dict[str, str] | None = None
+    has_default_limit: bool = False
     answer_token: str = field(default_factory=lambda: secrets.token_hex(16))
 
     @property
@@ -236,6 +237,7 @@ class Serving:
             prompts=wanted.prompts,
             sampling=to_sampling(fields, num_logprobs=wanted.logprobs, seed=new_seed()),
             max_tokens=wanted.max_tokens,
+            has_default_limit=wanted.has_default_limit,
             num_choices=fields.n or 1,
             stop=stop_strings(fields),
             bad_words=tuple(dict.fromkeys(fields.bad_words or ())),

@@ -35,7 +35,8 @@ def completions_router(serving: Serving, *, is_strict: bool) -> APIRouter:
 def _wanted(body: dict[str, Any], ignored: tuple[str, ...]) -> Wanted:
     fields = validate(CompletionRequest, body)
     limits = {"max_tokens": fields.max_tokens, "n_predict": fields.n_predict}
-    if fields.max_tokens is None and fields.n_predict is None:
+    is_silent = fields.max_tokens is None and fields.n_predict is None
+    if is_silent:
         limits = {"max_tokens": DEFAULT_MAX_TOKENS}
     wanted = Wanted(
         operation="text_completion",
@@ -46,6 +47,7 @@ def _wanted(body: dict[str, Any], ignored: tuple[str, ...]) -> Wanted:
         constraint=constraint_request(fields),
         ignored=ignored,
         text=text_options(fields, echoes=bool(fields.echo)),
+        has_default_limit=is_silent,
     )
     if wanted.num_choices > MAX_TOTAL_CHOICES:
         raise InvalidRequest(

@@ -119,6 +119,16 @@ async def test_without_a_wish_the_answer_may_fill_the_context(kit: Kit) -> None:
     assert prepared.max_tokens == (LIMIT - 28,)
 
 
+@pytest.mark.parametrize(("length", "expected"), [(28, 16), (LIMIT - 16, 16), (LIMIT - 1, 1)])
+async def test_a_limit_that_nobody_asked_for_gives_way_to_a_long_prompt(
+    kit: Kit, length: int, expected: int
+) -> None:
+    wanted = text("a" * length, max_tokens=16, has_default_limit=True)
+    assert (await kit.preparation.prepare(wanted)).max_tokens == (expected,)
+    error = await error_of(kit, text("a" * LIMIT, max_tokens=16, has_default_limit=True))
+    assert "for the completion" not in error.message
+
+
 async def test_prompt_and_answer_may_fill_the_context_exactly(kit: Kit) -> None:
     prepared = await kit.preparation.prepare(text("a" * 28, max_tokens=LIMIT - 28))
     assert prepared.max_tokens == (LIMIT - 28,)
