@@ -119,6 +119,15 @@ async def test_an_answer_cut_by_max_tokens_ends_by_length() -> None:
     assert completed(events).usage.completion_tokens == 2
 
 
+async def test_an_answer_that_a_stop_string_ended_waits_for_no_event_of_the_engine() -> None:
+    engine = FakeTokenEngine(script(b"abcdef"))
+    engine.hold("decode")
+    async with asyncio.timeout(5):
+        events = await run(engine, request(stop=("a",)))
+    assert (text_of(events), reasons(events)) == ("", {0: "stop"})
+    assert engine.aborted == [("r", 0)]
+
+
 async def test_everything_the_runtime_needs_is_in_the_submit() -> None:
     engine = FakeTokenEngine()
     spec = ConstraintSpec(kind="regex", value="a+")
