@@ -227,6 +227,19 @@ async def test_servers_with_one_redis_go_on_with_each_others_responses(
         assert (await second.get(path, headers=key)).status_code == 404
 
 
+async def test_in_redis_too_another_keys_response_is_unknown(valkey: ValkeyServer) -> None:
+    gateway = make_gateway(redis_url=valkey.url, api_keys=("a", "b"))
+    mine, other = ({"authorization": f"Bearer {key}"} for key in "ab")
+    async with in_process(gateway) as client:
+        body = (await client.post(RESPONSES, json=response(), headers=mine)).json()
+        path = f"{RESPONSES}/{body['id']}"
+        for method in ("GET", "DELETE"):
+            assert (await client.request(method, path, headers=other)).status_code == 404
+        chained = response("x", previous_response_id=body["id"])
+        assert (await client.post(RESPONSES, json=chained, headers=other)).status_code == 404
+        assert (await client.get(path, headers=mine)).json() == body
+
+
 async def test_with_redis_gone_answers_are_given_and_kept_here(
     valkey: ValkeyServer, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -84,8 +84,9 @@ async def test_what_fits_is_left_as_it_is() -> None:
     assert (prepared.max_tokens, prepared.request.max_tokens) == ((600,), None)
 
 
-async def test_as_few_as_possible_are_left_out() -> None:
-    prepared, generator = await fitted(*[10] * 200)
+@pytest.mark.parametrize("num_items", [*range(71, 80), 200])
+async def test_as_few_as_possible_are_left_out(num_items: int) -> None:
+    prepared, generator = await fitted(*[10] * num_items)
     room = LIMIT // ANSWER_SHARE
     assert num_messages(prepared) == (LIMIT - room) // 10
     assert prepared.max_tokens == (LIMIT - 10 * num_messages(prepared),)
