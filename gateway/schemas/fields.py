@@ -119,7 +119,9 @@ class SamplingFields(WireModel):
         None, min_length=1, max_length=MAX_BIASES, fail_fast=True
     )
     bad_words: list[BadWord] | None = Field(None, max_length=MAX_BAD_WORDS, fail_fast=True)
-    truncate_prompt_tokens: int | None = Field(None, ge=-1, le=INT64_MAX)
+    truncate_prompt_tokens: int | None = Field(
+        None, ge=-1, le=INT64_MAX, json_schema_extra={"not": {"const": 0}}
+    )
     include_stop_str_in_output: bool | None = None
     no_stop_trim: bool | None = None
     skip_special_tokens: bool | None = None

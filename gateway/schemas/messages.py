@@ -2,7 +2,8 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import ConfigDict, Discriminator, Field, Tag, WithJsonSchema, model_validator
+from pydantic.config import JsonDict, JsonValue
 
 from gateway.schemas.fields import LIST_BRANCH, TEXT_BRANCH, WireModel, refusal, text_or_list
 
@@ -61,8 +62,23 @@ class ToolCall(WireModel):
     function: FunctionCall
 
 
+def _with_role(roles: list[JsonValue], **needed: JsonDict) -> JsonDict:
+    """A branch of the document's schema: messages of these roles, and what they must have."""
+    properties: JsonDict = {"role": {"enum": roles}, **needed}
+    return {"properties": properties, "required": [*needed]}
+
+
+_WHOLE_MESSAGES: list[JsonValue] = [
+    _with_role(["system", "developer", "user"], content={"not": {"type": "null"}}),
+    _with_role(["tool"], tool_call_id={"type": "string"}),
+    _with_role(["assistant", "function"]),
+]
+
+
 class Message(WireModel):
     """One message. Unknown keys are left out; null counts as absent."""
+
+    model_config = ConfigDict(json_schema_extra={"anyOf": _WHOLE_MESSAGES})
 
     role: Role
     content: Content | None = None
@@ -72,7 +88,7 @@ class Message(WireModel):
     tool_calls: list[ToolCall] | None = Field(None, fail_fast=True)
     tool_call_id: str | None = None
     function_call: FunctionCall | None = None
-    audio: Any = None
+    audio: Annotated[Any, WithJsonSchema({"type": "null"})] = None
 
     @model_validator(mode="after")
     def _is_whole(self) -> "Message":

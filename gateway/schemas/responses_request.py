@@ -18,7 +18,7 @@ from gateway.schemas.fields import (
     text_or_list,
 )
 from gateway.schemas.responses_input import MAX_ID_CHARS, InputItem
-from gateway.schemas.tools import Choice
+from gateway.schemas.tools import Choice, OnlyFunction
 from gateway.tools.request import (
     MAX_TOOLS,
     NAME_PATTERN,
@@ -41,7 +41,7 @@ Input = Annotated[
 class FlatTool(WireModel):
     """A function, its parts beside `type` and not below it as in chat."""
 
-    type: str
+    type: OnlyFunction
     name: str = Field(pattern=NAME_PATTERN)
     description: str | None = None
     parameters: dict[str, Any] | None = None

@@ -6,7 +6,7 @@ gateway/tools/request.py.
 
 from typing import Annotated, Any
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import Discriminator, Field, Tag, WithJsonSchema, model_validator
 
 from gateway.schemas.fields import TEXT_BRANCH, WireModel, refusal
 from gateway.schemas.messages import OBJECT_BRANCH
@@ -29,10 +29,14 @@ class FunctionDefinition(WireModel):
     strict: bool | None = None
 
 
+# Checked by hand, as what else there is deserves an error of its own.
+OnlyFunction = Annotated[str, WithJsonSchema({"const": "function"})]
+
+
 class ToolDefinition(WireModel):
     """A function; what else OpenAI has runs on its side, or has a grammar of its own."""
 
-    type: str
+    type: OnlyFunction
     function: FunctionDefinition
 
     @model_validator(mode="before")

@@ -180,3 +180,20 @@ async def test_there_are_no_other_pages_of_documentation() -> None:
     async with in_process(make_gateway()) as client:
         for path in ("/docs", "/redoc", "/docs/oauth2-redirect", "/v1/openapi.json"):
             assert (await client.get(path)).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("message", "is_whole"),
+    [
+        ({"role": "user", "content": "a"}, True),
+        ({"role": "user"}, False),
+        ({"role": "user", "content": None}, False),
+        ({"role": "assistant", "content": None, "tool_calls": []}, True),
+        ({"role": "tool", "tool_call_id": "1", "content": "a"}, True),
+        ({"role": "tool", "content": "a"}, False),
+        ({"role": "user", "content": "a", "audio": {"id": "x"}}, False),
+    ],
+)
+def test_messages_fit_when_they_are_whole(message: dict[str, Any], is_whole: bool) -> None:
+    assert fits("ChatCompletionRequest", chat() | {"messages": [message]}) is is_whole
+    assert fits("TokenizeRequest", {"messages": [message]}) is is_whole
