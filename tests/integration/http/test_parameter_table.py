@@ -169,7 +169,7 @@ def nested(name: str, value: Any) -> dict[str, Any]:
             part = {"type": "input_text", "text": "hi", **value["content"]}
             return {"input": [{"role": "user", "content": [part]}]}
         case "tools":
-            return {"tools": [{**FLAT_TOOL, **value}]}
+            return {"tools": [{**FLAT_TOOL, **value}], "tool_choice": "none"}
         case "stream_options":
             return {"stream": True, first: value}
         case _:
