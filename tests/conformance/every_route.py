@@ -157,3 +157,11 @@ async def test_a_request_keeps_its_id_whatever_is_said_of_it(
     given = [response.headers["x-request-id"] for response in (unnamed, bad, long)]
     assert all(one.startswith("req_") for one in given)
     assert len(set(given)) == 3
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_every_route_is_traced_whatever_is_said(target: Target, path: str) -> None:
+    async with target.http() as client:
+        response = await client.post(path, json={})
+    assert response.status_code == 400
+    assert response.headers["traceparent"].startswith("00-")
