@@ -72,8 +72,9 @@ class Sequence:
     | [0, num_provided_tokens)                | matched or computed at least once in life  |
 
     Of what was generated the first `num_told_tokens` were in events already; `num_forced_tokens`
-    of these were not sampled. Where the prompt is scored, tokens [1, num_scored_tokens] of it have
-    a log-probability, and those that no event had yet are in `prompt_logprobs`.
+    of these were not sampled. Where the prompt is scored, which the first choice has done,
+    `wants_scores` until tokens [1, num_scored_tokens] are all of it; the log-probabilities that no
+    event had yet are in `prompt_logprobs`.
 
     Until the copy of a partial page that was found in the tree has run (`has_tail_copy`), the
     tokens behind the shared pages count as computed but are not there yet.
@@ -102,10 +103,14 @@ class Sequence:
     num_forced_tokens: int = 0
     num_scored_tokens: int = 0
     prompt_logprobs: list[TokenLogprob] = field(default_factory=list)
+    wants_scores: bool = field(init=False)
+    sampling: Sampling = field(init=False)
 
-    @property
-    def sampling(self) -> Sampling:
-        return self.request.submit.sampling
+    def __post_init__(self) -> None:
+        # Both are asked of every sequence in every step.
+        self.sampling = self.request.submit.sampling
+        is_scored = self.choice == 0 and self.request.submit.num_prompt_logprobs is not None
+        self.wants_scores = is_scored and self.num_prompt_tokens > 1
 
     @property
     def num_prompt_tokens(self) -> int:
@@ -128,15 +133,6 @@ class Sequence:
     @property
     def num_uncomputed_tokens(self) -> int:
         return len(self.token_ids) - self.num_computed_tokens
-
-    @property
-    def wants_scores(self) -> bool:
-        """Whether tokens of the prompt are still to be scored; the first choice has that done."""
-        return (
-            self.choice == 0
-            and self.request.submit.num_prompt_logprobs is not None
-            and self.num_scored_tokens < self.num_prompt_tokens - 1
-        )
 
     @property
     def takes_prefix(self) -> bool:
@@ -180,6 +176,8 @@ class Sequence:
         """Those of the next tokens of the prompt."""
         self.prompt_logprobs += logprobs
         self.num_scored_tokens += len(logprobs)
+        if self.num_scored_tokens == self.num_prompt_tokens - 1:
+            self.wants_scores = False
 
     def take_prompt_logprobs(self) -> list[TokenLogprob]:
         """Those that no event had yet."""
