@@ -64,6 +64,7 @@ class ToolTextParser:
         self._arguments: Arguments | None = None
         self._num_calls = 0
         self._is_in_block = False
+        self._is_blank = True
         self._content: list[str] = []
         self._fragments: list[ToolFragment] = []
         self.num_complete_calls = 0
@@ -135,14 +136,17 @@ class ToolTextParser:
         # What is kept may be the gap and the beginning of a trigger after it.
         num_kept = max(num_kept, _overlap(self._held, self._dialect.gap + trigger))
         settled = len(self._held) - num_kept
+        if self._is_blank and not self._held[:settled].strip():
+            return False
         self._add_content(self._held[:settled])
         self._held = self._held[settled:]
         return False
 
     def _begin_block(self) -> None:
-        """The held text comes before a block. The gap goes if that has a call: the template writes
-        it again."""
-        before = self._held.removesuffix(self._dialect.gap)
+        """The held text comes before a block. The gap goes if that has a call, as the template
+        writes it again; and so does a text of nothing but space, as comes after reasoning."""
+        is_space = self._is_blank and not self._held.strip()
+        before = "" if is_space else self._held.removesuffix(self._dialect.gap)
         self._gap = self._held[len(before) :]
         self._add_content(before)
         self._held = ""
@@ -234,6 +238,7 @@ class ToolTextParser:
     def _add_content(self, text: str) -> None:
         if text:
             self._content.append(text)
+            self._is_blank = False
 
     def _add_arguments(self, text: str) -> None:
         if text:

@@ -82,6 +82,17 @@ def test_text_may_come_before_a_block(dialect: Dialect) -> None:
     assert parsed(dialect, text) == ("Let me look <t.", CALLS[:1])
 
 
+@pytest.mark.parametrize("dialect", [one for one in DIALECTS if one.trigger is not None])
+def test_space_alone_before_a_block_is_no_content(dialect: Dialect) -> None:
+    text = f"\n\n{dialect.block(CALLS[:1])}"
+    for parts in ([text], list(text)):
+        reader = parser(dialect)
+        found = joined(*(reader.feed(part) for part in parts), reader.finish())
+        assert found == ("", CALLS[:1])
+    assert parsed(dialect, "\n\n Sunny.") == ("\n\n Sunny.", [])
+    assert parsed(dialect, "\n\n") == ("\n\n", [])
+
+
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("at_start", [False, True])
 def test_text_without_calls_is_content(dialect: Dialect, *, at_start: bool) -> None:
