@@ -2,7 +2,8 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup setup-dev model serve test test-models test-gpu e2e lint types fmt bench soak lock clean
+.PHONY: help setup setup-dev model serve test test-models test-gpu clients e2e e2e-all compatibility \
+	lint types fmt bench soak lock lock-clients clean
 
 PYTHON ?= python3
 # cpu, or cuda on a machine that has a GPU.
@@ -28,7 +29,9 @@ endef
 
 help:
 	@echo "make serve      install what is needed, fetch the model, serve http://127.0.0.1:8000/v1 (HOST, PORT)"
-	@echo "make test       unit, property, integration tests   make e2e    the tests on a real server"
+	@echo "make test       unit, property, integration tests"
+	@echo "make e2e        the tests on a real server, and with the clients people use"
+	@echo "make e2e-all    the same with more clients       make compatibility    renew docs/compatibility.md"
 	@echo "make test-models  real files of other architectures (1.4 GB) against transformers"
 	@echo "make test-gpu   the checks on an NVIDIA GPU, with one table of figures"
 	@echo "make lint types what CI checks                   make fmt    format the code"
@@ -94,8 +97,20 @@ test-gpu:
 	@if [ -e /dev/nvidiactl ]; then $(MAKE) --no-print-directory setup-dev TORCH=cuda; fi
 	@bash .ci/gpu
 
-e2e: setup-dev
+# Each client that the tests run has an environment of its own, made from its lock.
+clients: setup-dev
+	@$(PY) -m tests.e2e.clients.environments
+
+e2e: clients
+	@$(PY) -m pytest tests/e2e -m "not wide"
+
+e2e-all: setup-dev
+	@$(PY) -m tests.e2e.clients.environments --wide
 	@$(PY) -m pytest tests/e2e
+
+compatibility: setup-dev
+	@$(PY) -m tests.e2e.clients.environments --wide
+	@$(PY) -m tests.e2e.clients.matrix
 
 lint: $(VENV)/.dev
 	@$(PY) -m ruff format --check .
@@ -123,5 +138,8 @@ lock: $(VENV)/.dev
 	@$(PY) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["dev"], sep="\n")' \
 		| $(COMPILE) -c requirements.lock -o requirements-dev.lock -
 
+lock-clients: setup-dev
+	@$(PY) -m tests.e2e.clients.lock $(ARGS)
+
 clean:
-	@rm -rf $(VENV) build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	@rm -rf $(VENV) .cache/clients build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
