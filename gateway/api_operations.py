@@ -77,7 +77,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("post", "/v1/responses/compact", "Not served", None),
     Operation(
         "get", _RESPONSE, "A response that was kept", ResponseBody,
-        query={"stream": {"type": "string", "enum": ["false"]}},
+        query={"stream": {"type": "string", "pattern": "^([Ff][Aa][Ll][Ss][Ee]|0)$"}},
     ),
     Operation("delete", _RESPONSE, "Forget a response", DeletedResponse),
     Operation("get", _RESPONSE + "/input_items", "What it answered", ItemPage, query=_PAGE),
