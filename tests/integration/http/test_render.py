@@ -2,8 +2,10 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
+from tests.fake_token_engine import INFO
 from tests.gateway_harness import CHAT, chat, error_of, in_process, make_gateway
 
 PATHS = [CHAT + "/render", "/apply-template"]
@@ -19,6 +21,20 @@ async def test_text_and_tokens_are_those_of_the_chat_and_nothing_is_run(path: st
     assert rendered["prompt"] == "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n"
     assert rendered["prompt_token_ids"] == list(gateway.engine.submitted[0].prompt_token_ids)
     assert rendered.keys() == {"prompt", "prompt_token_ids"}
+
+
+@pytest.mark.parametrize("tool_choice", ["auto", "none"])
+async def test_tools_are_shown_as_they_are_to_the_model(tool_choice: str) -> None:
+    tool = {"type": "function", "function": {"name": "look_up", "parameters": {"type": "object"}}}
+    body = chat(tools=[tool], tool_choice=tool_choice)
+    gateway = make_gateway()
+    gateway.engine.info = msgspec.structs.replace(INFO, max_model_len=4096)
+    async with in_process(gateway) as client:
+        rendered = (await client.post("/apply-template", json=body)).json()
+        del body["model"]
+        tokenized = (await client.post("/tokenize", json=body)).json()
+    assert ("look_up" in rendered["prompt"]) is (tool_choice == "auto")
+    assert rendered["prompt_token_ids"] == tokenized["tokens"]
 
 
 async def test_a_prompt_that_is_cut_has_the_tokens_that_are_left() -> None:
