@@ -37,6 +37,16 @@ async def test_stream_headers_keep_proxies_from_buffering(target: Target) -> Non
     assert "content-encoding" not in response.headers
 
 
+async def test_a_stream_has_the_id_that_its_request_came_with(target: Target) -> None:
+    async with target.http() as client:
+        for path, body in ((CHAT, target.chat()), (COMPLETIONS, target.completion())):
+            response = await client.post(
+                path, json={**body, "stream": True}, headers={"x-request-id": "mine:1"}
+            )
+            assert response.headers["content-type"].startswith("text/event-stream")
+            assert response.headers.get_list("x-request-id") == ["mine:1"]
+
+
 async def test_stream_and_whole_answer_agree_in_text_reason_and_usage(target: Target) -> None:
     whole = (await post(target, CHAT, target.chat())).json()
     body = target.chat(stream=True, stream_options={"include_usage": True})
