@@ -18,6 +18,7 @@ class Counters:
     generated_tokens: int = 0
     forced_tokens: int = 0
     preemptions: int = 0
+    fair_preemptions: int = 0
     steps: int = 0
 
     def stats(self, cache: PrefixCache, *, num_waiting: int, num_running: int) -> EngineStats:
@@ -38,6 +39,7 @@ class Counters:
             generated_tokens=self.generated_tokens,
             forced_tokens=self.forced_tokens,
             preemptions=self.preemptions,
+            fair_preemptions=self.fair_preemptions,
             evicted_pages=cache.num_evicted_pages,
             steps=self.steps,
         )

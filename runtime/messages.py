@@ -141,7 +141,8 @@ class EngineInfo(msgspec.Struct, frozen=True):
 
 class EngineStats(msgspec.Struct, frozen=True):
     """Gauges and counters of one runtime; counters count from its start. Of the generated tokens
-    `forced_tokens` were the only way on and not sampled.
+    `forced_tokens` were the only way on and not sampled. `preemptions` were for want of pages,
+    `fair_preemptions` for another tenant.
 
     Pages: free + cached + held = total. `cached` are in the tree (locked or not), `held` belong
     to one running request each.
@@ -161,6 +162,7 @@ class EngineStats(msgspec.Struct, frozen=True):
     generated_tokens: int = 0
     forced_tokens: int = 0
     preemptions: int = 0
+    fair_preemptions: int = 0
     evicted_pages: int = 0
     steps: int = 0
 

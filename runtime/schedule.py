@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from runtime.batch import PageCopy, PageId, ScheduledBatch, ScheduledRow, ScoredTokens
+from runtime.phases import QueueReason
 from runtime.request import Sequence
 
 
@@ -34,11 +35,12 @@ class Schedule:
 
 @dataclass(eq=False, slots=True)
 class ScheduleDraft:
-    """What was placed so far; a preempted sequence can be taken out again."""
+    """What was placed so far; a preempted sequence can be taken out again, `preempted_for` says
+    what another lacked then."""
 
     page_size: int
     budget: int
-    has_preempted: bool = False
+    preempted_for: QueueReason | None = None
     admitted: list[Sequence] = field(default_factory=list)
     unfit: list[Sequence] = field(default_factory=list)
     _num_tokens: dict[Sequence, int] = field(default_factory=dict)
@@ -57,7 +59,6 @@ class ScheduleDraft:
 
     def discard(self, sequence: Sequence) -> None:
         """Takes a sequence out, its tokens return to the budget."""
-        self.has_preempted = True
         self.budget += self._num_tokens.pop(sequence, 0)
 
     def freeze(self, step: int) -> Schedule:

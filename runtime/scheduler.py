@@ -4,19 +4,27 @@ Owns the queues, every sequence's lease and its counts of computed tokens. Knows
 nor text. Called by the engine loop only: schedule, (the step runs), advance.
 """
 
-import heapq
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from operator import itemgetter
 
 from prefix_cache import Lease, OutOfPages, PrefixCache
+from runtime.batch import ScheduledRow
 from runtime.counters import Counters
+from runtime.fairness import (
+    INPUT_WEIGHT,
+    OUTPUT_WEIGHT,
+    Account,
+    FairTurns,
+    RecomputeCredit,
+    TenantCounters,
+)
 from runtime.growth import Growth, GrowthForecast, OutputLengths
 from runtime.phases import QueueReason
+from runtime.refusal import LastRefusal, Room
 from runtime.request import Sequence, SequenceState
 from runtime.schedule import Schedule, ScheduleDraft
 from runtime.step_budget import PrefillAllowance, StepBudget, StepShape
-from runtime.waiting import PrefixFollowing, WaitingQueue
+from runtime.waiting import PrefixFollowing, WaitingQueue, tenant_of
 
 # Tokens that a sequence shall gain, for each that is computed to admit it, before memory may get
 # short and take it out again: what is computed twice is at most half of what is generated.
@@ -45,6 +53,9 @@ class Scheduler:
     is admitted with pages for its whole input, and when what all are expected to grow by fits as
     well. When decode needs a page nevertheless and there is none, the sequence admitted last is
     preempted and later recomputed.
+
+    Where several tenants have work, their turns come before that rule (FairTurns), and one that
+    is favoured gets a place at once: a sequence of a tenant that has much more is preempted.
     """
 
     def __init__(
@@ -61,12 +72,19 @@ class Scheduler:
         self._step_budget = step_budget
         self._counters = counters
         self._clock = clock
-        self._waiting = WaitingQueue(cache, max_overtaking_ns=limits.max_overtaking_ns)
+        self._tenants = TenantCounters(max_lead=OUTPUT_WEIGHT * limits.max_model_len)
+        self._turns = FairTurns(self._tenants, quantum=limits.max_step_tokens)
+        self._credit = RecomputeCredit(limits.max_model_len)
+        self._waiting = WaitingQueue(
+            cache,
+            counters=self._tenants,
+            turns=self._turns,
+            max_overtaking_ns=limits.max_overtaking_ns,
+        )
         self._running: list[Sequence] = []
         self._output_lens = OutputLengths()
         self._forecast = GrowthForecast(self._output_lens, page_size=limits.page_size)
-        # Who lacked memory last, beside how many, and how many pages there were.
-        self._refused: tuple[Sequence, int, int] | None = None
+        self._refusal = LastRefusal()
         # What held up the whole queue last, and who had joined by then.
         self._held: tuple[QueueReason, int] | None = None
         self._following = PrefixFollowing(cache, page_size=limits.page_size)
@@ -78,6 +96,11 @@ class Scheduler:
     @property
     def num_running(self) -> int:
         return len(self._running)
+
+    @property
+    def accounts(self) -> Mapping[str, Account]:
+        """What each tenant with work was served; not to be changed."""
+        return self._tenants.active
 
     def add(self, sequence: Sequence) -> None:
         """Queues a sequence that has all it needs but a slot and pages."""
@@ -103,12 +126,14 @@ class Scheduler:
         decoding = {sequence.key for sequence in schedule.sequences if sequence.is_decoding}
         self._step_budget.observe(StepShape.of(schedule.batch, decoding=decoding), elapsed_ns)
         for sequence, row in zip(schedule.sequences, schedule.batch.rows, strict=True):
+            self._charge(sequence, row)
             self._note_computed(sequence, row.start, row.start + len(row.token_ids))
 
     def end(self, sequence: Sequence) -> None:
         """Takes the sequence out wherever it is, its pages with it; idempotent."""
         if sequence.state is SequenceState.WAITING:
             self._waiting.remove(sequence)
+            self._credit.settle(sequence.key, 0)
         elif sequence.state is SequenceState.RUNNING:
             self._running.remove(sequence)
             self._release(sequence)
@@ -125,8 +150,11 @@ class Scheduler:
     def _allow(self, draft: ScheduleDraft) -> PrefillAllowance:
         num_decode_rows = draft.num_rows
         num_slots = self._limits.max_running - len(self._running)
-        num_waiting = 0 if self._refused else min(num_slots, len(self._waiting))
+        is_refused = self._refusal.is_final(self._room())
+        num_waiting = 0 if is_refused else min(num_slots, len(self._waiting))
         num_prompts = len(self._running) - num_decode_rows + num_waiting
+        if num_prompts == 0 and any(map(self._turns.is_favoured, self._waiting.tenants)):
+            num_prompts = 1
         return self._step_budget.allow(num_decode_rows=num_decode_rows, num_prompts=num_prompts)
 
     def _prefill_all(
@@ -138,18 +166,17 @@ class Scheduler:
         behind, so that a large request is not overtaken for ever.
         """
         now_ns = self._clock()
-        ranked = ((one, self._waiting.rank(one, now_ns)) for one in prefilling)
-        running = sorted(ranked, key=itemgetter(1))
-        prefills = heapq.merge(running, self._waiting.in_order(now_ns), key=itemgetter(1))
+        prefills = self._waiting.in_order(prefilling, now_ns)
         blocked: QueueReason | None = None
-        for sequence, _ in prefills:
+        for sequence in prefills:
             if sequence.lease is not None:
                 self._prefill(sequence, draft, allowance)
             elif blocked := self._admit(sequence, draft, allowance):
                 break
-        for sequence, _ in running if blocked is not None else ():
-            self._prefill(sequence, draft, allowance)
-        self._hold_rest((sequence for sequence, _ in prefills), blocked)
+        if blocked is not None:
+            for sequence in self._waiting.prefilling_in_order(prefilling, now_ns):
+                self._prefill(sequence, draft, allowance)
+        self._hold_rest(prefills, blocked)
 
     def _prefill(
         self, sequence: Sequence, draft: ScheduleDraft, allowance: PrefillAllowance
@@ -158,8 +185,10 @@ class Scheduler:
         if draft.has(sequence):
             return
         start = sequence.num_computed_tokens
-        num_tokens = self._continue(sequence, draft, max_tokens=allowance.num_tokens(start))
-        allowance.spend(num_tokens, start)
+        is_favoured = self._is_favoured(sequence)
+        max_tokens = allowance.num_tokens(start, is_favoured=is_favoured)
+        num_tokens = self._continue(sequence, draft, max_tokens=max_tokens)
+        allowance.spend(num_tokens, start, is_favoured=is_favoured)
 
     def _continue(self, sequence: Sequence, draft: ScheduleDraft, *, max_tokens: int) -> int:
         """Places a running sequence; for pages, later ones have to go. Returns how many of its
@@ -168,8 +197,9 @@ class Scheduler:
         if num_tokens == 0 or sequence.state is not SequenceState.RUNNING:
             return 0
         while not self._has_pages(sequence, sequence.num_computed_tokens + num_tokens):
-            victim = self._running[-1]
-            self._preempt(victim, draft)
+            victim = self._admitted_last()
+            self._counters.preemptions += 1
+            self._preempt(victim, draft, QueueReason.MEMORY)
             if victim is sequence:
                 return 0
         draft.place(sequence, num_tokens)
@@ -186,49 +216,114 @@ class Scheduler:
             return False
         return True
 
-    def _preempt(self, sequence: Sequence, draft: ScheduleDraft) -> None:
-        """Back to the head of the queue; what it computed stays in the tree until evicted."""
+    def _admitted_last(self) -> Sequence:
+        """Of those that may be preempted for pages: who is favoured keeps his. Never the one that
+        runs for longest, unless it is alone: who is favoured runs beside two others."""
+        others = (one for one in reversed(self._running) if not self._is_favoured(one))
+        return next(others, self._running[-1])
+
+    def _preempt(self, sequence: Sequence, draft: ScheduleDraft, reason: QueueReason) -> None:
+        """Back to the head of its queue; what it computed stays in the tree until evicted. Nobody
+        comes in by himself in a step that has preempted for want of `reason`."""
         draft.discard(sequence)
+        draft.preempted_for = reason
         self._running.remove(sequence)
+        if sequence.lease is not None and sequence.has_tail_copy:
+            # Admitted in this very step: what was to be copied is not there.
+            self._cache.release_tail(sequence.lease)
+            sequence.num_computed_tokens = sequence.lease.num_shared_tokens
         self._release(sequence)
-        self._counters.preemptions += 1
         sequence.num_computed_tokens = 0
         sequence.phases.preempted(self._clock())
+        sequence.phases.hold(reason)
         self.add(sequence)
 
     def _admit(
         self, sequence: Sequence, draft: ScheduleDraft, allowance: PrefillAllowance
     ) -> QueueReason | None:
         """Lets a waiting sequence in, or passes it over, or says what blocks it."""
-        blocked = self._shortage(draft, allowance)
+        blocked = self._shortage(sequence, draft, allowance)
         if blocked is None:
             if self._following.must_wait(sequence, self._running, now_ns=self._clock()):
                 sequence.phases.hold(QueueReason.PREFIX)
                 return None
-            blocked = self._enter(sequence, draft, allowance)
+            blocked = self._take_place(sequence, draft, allowance)
         if blocked is not None:
             self._hold(sequence, blocked)
         return blocked
 
-    def _shortage(self, draft: ScheduleDraft, allowance: PrefillAllowance) -> QueueReason | None:
-        if draft.has_preempted:
-            return QueueReason.MEMORY
-        if len(self._running) >= self._limits.max_running:
+    def _shortage(
+        self, sequence: Sequence, draft: ScheduleDraft, allowance: PrefillAllowance
+    ) -> QueueReason | None:
+        if draft.preempted_for is not None:
+            return draft.preempted_for
+        if self._is_full() and self._victim_for(sequence) is None:
             return QueueReason.SLOTS
-        is_spent = draft.budget == 0 or allowance.num_tokens(0) == 0
+        max_tokens = allowance.num_tokens(0, is_favoured=self._is_favoured(sequence))
+        is_spent = draft.budget == 0 or max_tokens == 0
         return QueueReason.BUDGET if is_spent else None
+
+    def _is_full(self) -> bool:
+        return len(self._running) >= self._limits.max_running
+
+    def _take_place(
+        self, sequence: Sequence, draft: ScheduleDraft, allowance: PrefillAllowance
+    ) -> QueueReason | None:
+        """Lets the sequence in, for another if need be; or says what it lacks nevertheless."""
+        if self._is_full():
+            self._displace(sequence, draft, QueueReason.SLOTS)
+        lacking = self._enter(sequence, draft, allowance)
+        if lacking is not None and self._displace(sequence, draft, lacking):
+            lacking = self._enter(sequence, draft, allowance)
+        return lacking
+
+    def _displace(self, sequence: Sequence, draft: ScheduleDraft, reason: QueueReason) -> bool:
+        """Takes a place from a tenant that has much more than the sequence's own, where fairness
+        says so; False where it does not. Pages only from one that has more than its even share
+        of them: a large request of the other may have to wait for more."""
+        victim = self._victim_for(sequence) if draft.preempted_for is None else None
+        if victim is None or (reason is QueueReason.MEMORY and not self._is_hoarder(victim)):
+            return False
+        self._counters.fair_preemptions += 1
+        self._credit.spend(victim.key, victim.num_computed_tokens)
+        self._preempt(victim, draft, reason)
+        return True
+
+    def _victim_for(self, sequence: Sequence) -> Sequence | None:
+        """Of the tenant that has to give a place up: who was preempted least often, then who has
+        least to lose. The one that it has run for longest stays, so that it gets on."""
+        donor = self._turns.donor(tenant_of(sequence))
+        candidates = [one for one in self._running if tenant_of(one) == donor][1:]
+        return min(
+            (one for one in reversed(candidates) if self._credit.covers(one.num_computed_tokens)),
+            key=lambda one: (one.phases.num_preemptions, one.num_computed_tokens),
+            default=None,
+        )
+
+    def _is_hoarder(self, sequence: Sequence) -> bool:
+        """Whether the sequence's tenant has more pages to itself than its even share of all."""
+        tenant = tenant_of(sequence)
+        num_pages = sum(
+            self._num_own_pages(one.lease)
+            for one in self._running
+            if one.lease is not None and tenant_of(one) == tenant
+        )
+        return num_pages * len(self._tenants.active) > self._cache.counts().total
+
+    def _is_favoured(self, sequence: Sequence) -> bool:
+        return self._turns.is_favoured(tenant_of(sequence))
 
     def _enter(
         self, sequence: Sequence, draft: ScheduleDraft, allowance: PrefillAllowance
     ) -> QueueReason | None:
         """Admits the sequence if its whole input and what all will grow by fit. If not it waits
         for pages that others hold; where there are no others it can never run."""
-        if self._is_refused(sequence):
+        if self._refusal.concerns(sequence, self._room()):
             return QueueReason.MEMORY
         start_ns = self._clock()
         lease = self._acquire(sequence)
         if lease is None and self._running:
-            self._refused = sequence, len(self._running), self._cache.num_available()
+            self._refusal.note(sequence, self._room())
             return QueueReason.MEMORY
         if lease is None:
             draft.unfit.append(sequence)
@@ -249,17 +344,8 @@ class Scheduler:
         self._prefill(sequence, draft, allowance)
         return None
 
-    def _is_refused(self, sequence: Sequence) -> bool:
-        """Whether this one lacked memory last, and nothing has ended or been freed since."""
-        refused, self._refused = self._refused, None
-        if refused is None or not self._running:
-            return False
-        last, num_running, num_available = refused
-        has_more = len(self._running) < num_running or self._cache.num_available() > num_available
-        if last is not sequence or has_more:
-            return False
-        self._refused = refused
-        return True
+    def _room(self) -> Room:
+        return Room(len(self._running), self._cache.num_available(), self._waiting.num_joined)
 
     def _acquire(self, sequence: Sequence) -> Lease | None:
         """A lease with pages for the whole input, or None and nothing changed."""
@@ -295,7 +381,7 @@ class Scheduler:
                 self._limits.max_model_len - sequence.num_prompt_tokens,
             ),
             num_fitting=num_pages * page_size - len(sequence.token_ids),
-            num_pages=num_pages - lease.num_shared_tokens // page_size,
+            num_pages=num_missing + self._num_own_pages(lease),
         )
 
     def _match(self, sequence: Sequence) -> Lease:
@@ -312,6 +398,7 @@ class Scheduler:
         sequence.lease = lease
         sequence.input_len = len(sequence.token_ids)
         sequence.num_computed_tokens = lease.num_cached_tokens
+        self._credit.settle(sequence.key, sequence.num_provided_tokens - lease.num_cached_tokens)
         num_hits = min(lease.num_cached_tokens, sequence.num_prompt_tokens)
         num_hits = max(0, num_hits - sequence.num_provided_tokens)
         sequence.num_cached_tokens += num_hits
@@ -319,6 +406,17 @@ class Scheduler:
         self._counters.cached_tokens += num_hits
         if not sequence.was_admitted:
             self._counters.prompt_tokens += sequence.num_prompt_tokens
+
+    def _charge(self, sequence: Sequence, row: ScheduledRow) -> None:
+        """What the row is to count for its tenant; what is computed again counts nothing."""
+        end = row.start + len(row.token_ids)
+        num_new = max(0, end - max(row.start, sequence.num_provided_tokens))
+        self._credit.earn(num_new)
+        # Behind the input the first of a row was sampled, and counted then; the rest were forced.
+        num_input = num_new if row.start < sequence.input_len else max(0, num_new - 1)
+        num_output = len(row.sample_offsets)
+        weighted = INPUT_WEIGHT * num_input + OUTPUT_WEIGHT * num_output
+        self._tenants.charge(tenant_of(sequence), weighted)
 
     def _note_computed(self, sequence: Sequence, start: int, end: int) -> None:
         """[start, end) is computed: frees the tail's source, shares pages that became full."""
@@ -348,6 +446,7 @@ class Scheduler:
         assert sequence.lease is not None
         self._cache.release(sequence.lease, sequence.cacheable_ids())
         sequence.lease = None
+        self._tenants.stopped(tenant_of(sequence))
 
     def _hold(self, sequence: Sequence, reason: QueueReason) -> None:
         """A budget that is spent delays by a step: it does not hide what took longer."""
@@ -362,6 +461,10 @@ class Scheduler:
                 if sequence.state is SequenceState.WAITING:
                     self._hold(sequence, blocked)
         self._held = held
+
+    def _num_own_pages(self, lease: Lease) -> int:
+        """Those that no other has when it ends."""
+        return len(lease.page_ids) - lease.num_shared_tokens // self._limits.page_size
 
     def _num_pages(self, num_tokens: int) -> int:
         return -(-num_tokens // self._limits.page_size)

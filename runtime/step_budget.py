@@ -23,6 +23,10 @@ MIN_SHARE = 1.0
 SHARE_PER_PROMPT = 4.0
 MAX_SHARE = 8.0
 
+# Beside other tenants' rows, the prompt of one that has much less running (see FairTurns) gets so
+# many times what these take: its first token is to come in less than twice the time it takes alone.
+FAVOURED_SHARE = 4.0
+
 # Less than a page at a time would cost more in overhead than it spares the decode rows.
 MIN_PREFILL_TOKENS = 16
 
@@ -125,27 +129,43 @@ class PrefillCost:
 
 
 class PrefillAllowance:
-    """What one step may still spend on prefill. The first chunk has at least `min_tokens`."""
+    """What one step may still spend on prefill. The first chunk has at least `min_tokens`.
+
+    Favoured prompts may spend `favoured_ns` beyond what all may. Beside one no other is computed:
+    the step would take longer for it.
+    """
 
     def __init__(
-        self, *, left_ns: float, max_tokens: int, min_tokens: int, cost: PrefillCost
+        self,
+        *,
+        left_ns: float,
+        max_tokens: int,
+        min_tokens: int,
+        cost: PrefillCost,
+        favoured_ns: float = 0.0,
     ) -> None:
         self._left_ns = left_ns
+        self._favoured_ns = favoured_ns
         self._max_tokens = max_tokens
         self._min_tokens = min_tokens
         self._cost = cost
+        self._is_for_favoured = False
 
-    def num_tokens(self, context: int) -> int:
+    def num_tokens(self, context: int, *, is_favoured: bool = False) -> int:
         """How long a chunk may be that starts behind `context` tokens."""
+        if self._is_for_favoured and not is_favoured:
+            return 0
+        left_ns = self._left_ns + (self._favoured_ns if is_favoured else 0.0)
         token_ns = self._cost.token_ns(context)
-        affordable = self._left_ns / token_ns if token_ns > 0.0 else math.inf
+        affordable = left_ns / token_ns if token_ns > 0.0 else math.inf
         return max(0, int(min(self._max_tokens, max(affordable, self._min_tokens))))
 
-    def spend(self, num_tokens: int, context: int) -> None:
+    def spend(self, num_tokens: int, context: int, *, is_favoured: bool = False) -> None:
         """A chunk was placed."""
         self._left_ns -= num_tokens * self._cost.token_ns(context)
         self._max_tokens -= num_tokens
         self._min_tokens = 0
+        self._is_for_favoured |= is_favoured and num_tokens > 0
 
 
 class StepBudget:
@@ -175,8 +195,12 @@ class StepBudget:
         self._num_since_probe += 1
         share = min(max(MIN_SHARE, SHARE_PER_PROMPT * num_prompts / num_decode_rows), MAX_SHARE)
         num_free = self._max_step_tokens - num_decode_rows
-        left_ns = self._decode.estimate_ns(num_decode_rows) * share
-        return self._allowance(left_ns, min(num_free, self._max_chunk))
+        decode_ns = self._decode.estimate_ns(num_decode_rows)
+        return self._allowance(
+            decode_ns * share,
+            min(num_free, self._max_chunk),
+            favoured_ns=decode_ns * max(0.0, FAVOURED_SHARE - share),
+        )
 
     def observe(self, shape: StepShape, elapsed_ns: int) -> None:
         """A step was run. A clock that was set back meanwhile measured nothing."""
@@ -197,9 +221,12 @@ class StepBudget:
         is_old = self._num_unmeasured >= MAX_STEPS_UNMEASURED
         return is_old or not self._decode.covers(num_decode_rows)
 
-    def _allowance(self, left_ns: float, max_tokens: int) -> PrefillAllowance:
+    def _allowance(
+        self, left_ns: float, max_tokens: int, *, favoured_ns: float = 0.0
+    ) -> PrefillAllowance:
         return PrefillAllowance(
             left_ns=left_ns,
+            favoured_ns=favoured_ns,
             max_tokens=max_tokens,
             min_tokens=MIN_PREFILL_TOKENS,
             cost=self._prefill,

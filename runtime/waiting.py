@@ -4,11 +4,14 @@ Owned by the scheduler. Neither holds pages: a waiting sequence has no lease.
 """
 
 import bisect
+import heapq
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from operator import itemgetter
 
 from prefix_cache import PrefixCache
+from runtime.fairness import FairTurns, TenantCounters
 from runtime.request import Sequence, SequenceState
 
 # A leader moves on every step unless decode rows use up the whole budget; after this long a
@@ -48,8 +51,13 @@ def _rank(num_tokens: int) -> int:
     return num_tokens.bit_length()
 
 
-class WaitingQueue:
-    """Sequences in the order in which they shall be looked at.
+def _is_aged(sequence: Sequence, now_ns: int, max_overtaking_ns: int) -> bool:
+    """Whether it joined too long ago to be overtaken any more."""
+    return now_ns - sequence.joined_ns >= max_overtaking_ns
+
+
+class TenantQueue:
+    """One tenant's sequences in the order in which they shall be looked at.
 
     First those that were preempted, then those that joined longer than `max_overtaking_ns` ago.
     Then those with the fewest tokens to compute: a cached prefix is used while it is there, and
@@ -74,14 +82,12 @@ class WaitingQueue:
         self._debt = 0
         self._indebted_since_ns = 0
         self._last_old: Sequence | None = None
-        self.num_joined = 0
 
     def __len__(self) -> int:
         return len(self._preempted) + len(self._entries)
 
     def add(self, sequence: Sequence, now_ns: int) -> None:
         """Joins the queue; who was preempted keeps the age it had."""
-        self.num_joined += 1
         if sequence.phases.num_preemptions:
             bisect.insort(self._preempted, sequence, key=lambda one: one.key)
             return
@@ -115,7 +121,7 @@ class WaitingQueue:
         self._by_age.clear()
         self._forgive(now_ns)
         for entry in tuple(self._entries.values()):
-            if self._debt or not self._is_aged(entry.sequence, now_ns):
+            if self._debt or not _is_aged(entry.sequence, now_ns, self._max_overtaking_ns):
                 break
             self._by_age.add(entry.sequence)
             yield entry.sequence, 0
@@ -130,26 +136,23 @@ class WaitingQueue:
         elif now_ns - self._indebted_since_ns >= MAX_DEBT_NS:
             self._debt = 0
 
-    def rank(self, prefilling: Sequence, now_ns: int) -> int:
-        """Where a running sequence stands among the waiting ones, as `in_order` has them."""
-        is_aged = self._is_aged(prefilling, now_ns)
-        return 0 if is_aged else _rank(prefilling.num_uncomputed_tokens)
+    def owes_nothing(self, now_ns: int) -> bool:
+        """Whether there is no debt, or none that would count any more."""
+        self._forgive(now_ns)
+        return self._debt == 0
 
-    def _is_aged(self, sequence: Sequence, now_ns: int) -> bool:
-        """Whether it joined too long ago to be overtaken any more."""
-        return now_ns - sequence.joined_ns >= self._max_overtaking_ns
-
-    def refresh(self) -> None:
+    def refresh(self, max_tokens: int = MAX_PEEKED_TOKENS) -> int:
         """Looks a few sequences up in the tree: the newest first, then in turn. A queue of one
-        is in order without."""
-        left = MAX_PEEKED_TOKENS if len(self._entries) > 1 else 0
-        for _ in range(len(self._to_peek)):
+        is in order without. Returns what is left of `max_tokens`, 0 or less where nothing is."""
+        left = max_tokens
+        for _ in range(len(self._to_peek) if len(self._entries) > 1 else 0):
             if left <= 0:
-                return
+                break
             entry = self._to_peek.popleft()
             if self._entries.get(entry.sequence.key) is entry:
                 left -= self._peek(entry) + PEEK_OVERHEAD_TOKENS
                 self._to_peek.append(entry)
+        return left
 
     def _peek(self, entry: _Entry) -> int:
         """How much is cached; the entry moves to its place by what is not."""
@@ -162,6 +165,141 @@ class WaitingQueue:
 
     def _unlist(self, entry: _Entry) -> None:
         del self._by_rank[bisect.bisect_left(self._by_rank, entry.sort_key)]
+
+
+class WaitingQueue:
+    """The queues of all tenants, and the order between them.
+
+    Between tenants their turns decide alone, which follow from what each was served; within one
+    its own queue. So nobody's age or preemption is a reason to overtake another tenant, and what
+    the aged owe (see TenantQueue) they owe to those of the same tenant.
+    """
+
+    def __init__(
+        self,
+        cache: PrefixCache,
+        *,
+        counters: TenantCounters,
+        turns: FairTurns,
+        max_overtaking_ns: int,
+    ) -> None:
+        self._cache = cache
+        self._counters = counters
+        self._turns = turns
+        self._max_overtaking_ns = max_overtaking_ns
+        # Empty ones are kept while they owe. The first is the next to be looked up in.
+        self._queues: dict[str, TenantQueue] = {}
+        self._len = 0
+        self.num_joined = 0
+
+    def __len__(self) -> int:
+        return self._len
+
+    @property
+    def num_queues(self) -> int:
+        return len(self._queues)
+
+    @property
+    def tenants(self) -> list[str]:
+        """Those of which a sequence waits."""
+        return [tenant for tenant, queue in self._queues.items() if len(queue)]
+
+    def add(self, sequence: Sequence, now_ns: int) -> None:
+        """Joins its tenant's queue; who was preempted keeps the age it had."""
+        tenant = tenant_of(sequence)
+        if tenant not in self._queues:
+            self._drop_empty(now_ns)
+            queue = TenantQueue(self._cache, max_overtaking_ns=self._max_overtaking_ns)
+            self._queues[tenant] = queue
+        self._queues[tenant].add(sequence, now_ns)
+        self._counters.joined(tenant)
+        self._len += 1
+        self.num_joined += 1
+
+    def remove(self, sequence: Sequence) -> None:
+        tenant = tenant_of(sequence)
+        self._queues[tenant].remove(sequence)
+        self._counters.left(tenant)
+        self._len -= 1
+
+    def admit(self, sequence: Sequence, num_tokens: int, now_ns: int) -> None:
+        """Leaves the queue to compute so many tokens."""
+        tenant = tenant_of(sequence)
+        self._queues[tenant].admit(sequence, num_tokens, now_ns)
+        self._counters.started(tenant)
+        self._len -= 1
+
+    def refresh(self) -> None:
+        """Looks a few sequences up in the tree, from the tenant on where the last look ended."""
+        left = MAX_PEEKED_TOKENS
+        for tenant in tuple(self._queues):
+            if left <= 0:
+                return
+            left = self._queues[tenant].refresh(left)
+            self._queues[tenant] = self._queues.pop(tenant)
+
+    def in_order(self, prefilling: list[Sequence], now_ns: int) -> Iterator[Sequence]:
+        """Those that wait and those in prefill, in one order. The loop may remove or admit what
+        it was given, which may change whose turn it is."""
+        walks = {
+            tenant: self._walk(tenant, running, now_ns)
+            for tenant, running in self._by_tenant(prefilling, self.tenants).items()
+        }
+        order: list[str] = []
+        version = -1
+        while walks:
+            if version != self._counters.version:
+                order = sorted(walks, key=self._turns.key, reverse=True)
+                version = self._counters.version
+            sequence = next(walks[order[-1]], None)
+            if sequence is None:
+                del walks[order.pop()]
+            else:
+                yield sequence
+
+    def prefilling_in_order(self, prefilling: list[Sequence], now_ns: int) -> list[Sequence]:
+        """As `in_order` has them, without those that wait."""
+        by_tenant = self._by_tenant(prefilling)
+        return [
+            sequence
+            for tenant in sorted(by_tenant, key=self._turns.key)
+            for sequence, _ in self._ranked(by_tenant[tenant], now_ns)
+        ]
+
+    def _walk(self, tenant: str, prefilling: list[Sequence], now_ns: int) -> Iterator[Sequence]:
+        """One tenant's; of equals, the running one comes first."""
+        queue = self._queues.get(tenant)
+        waiting = queue.in_order(now_ns) if queue is not None else iter(())
+        merged = heapq.merge(self._ranked(prefilling, now_ns), waiting, key=itemgetter(1))
+        return (sequence for sequence, _ in merged)
+
+    def _ranked(self, prefilling: list[Sequence], now_ns: int) -> list[tuple[Sequence, int]]:
+        ranked = ((one, self._rank(one, now_ns)) for one in prefilling)
+        return sorted(ranked, key=itemgetter(1))
+
+    def _rank(self, prefilling: Sequence, now_ns: int) -> int:
+        """Where a running sequence stands among its tenant's waiting ones."""
+        if _is_aged(prefilling, now_ns, self._max_overtaking_ns):
+            return 0
+        return _rank(prefilling.num_uncomputed_tokens)
+
+    def _by_tenant(
+        self, sequences: list[Sequence], others: Iterable[str] = ()
+    ) -> dict[str, list[Sequence]]:
+        by_tenant: dict[str, list[Sequence]] = {tenant: [] for tenant in others}
+        for sequence in sequences:
+            by_tenant.setdefault(tenant_of(sequence), []).append(sequence)
+        return by_tenant
+
+    def _drop_empty(self, now_ns: int) -> None:
+        for tenant, queue in tuple(self._queues.items()):
+            if not len(queue) and queue.owes_nothing(now_ns):
+                del self._queues[tenant]
+
+
+def tenant_of(sequence: Sequence) -> str:
+    """Whom fairness counts the sequence for; "" is a tenant as any other."""
+    return sequence.request.submit.tenant
 
 
 class PrefixFollowing:

@@ -40,6 +40,8 @@ class EngineStatsLike(Protocol):
     @property
     def preemptions(self) -> int: ...
     @property
+    def fair_preemptions(self) -> int: ...
+    @property
     def evicted_pages(self) -> int: ...
     @property
     def steps(self) -> int: ...
@@ -62,6 +64,11 @@ _COUNTERS: tuple[tuple[str, str, Callable[[EngineStatsLike], int]], ...] = (
         names.METRIC_PREEMPTIONS,
         "Running requests that gave their pages to another and were started again.",
         lambda stats: stats.preemptions,
+    ),
+    (
+        names.METRIC_FAIR_PREEMPTIONS,
+        "Running requests of a key that had many, started again after one of another key.",
+        lambda stats: stats.fair_preemptions,
     ),
     (
         names.METRIC_EVICTED_PAGES,

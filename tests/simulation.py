@@ -159,6 +159,7 @@ def make_request(
     num_output: int,
     max_tokens: int | None = None,
     shared: list[int] | None = None,
+    tenant: str = "",
 ) -> Submit:
     """A prompt that begins with `shared` and has the rest to itself. With `max_tokens` the answer
     is `num_output` long nevertheless."""
@@ -169,4 +170,6 @@ def make_request(
         max_tokens=max_tokens or num_output,
         seed=num_output if max_tokens else 0,
     )
-    return Submit(request_id=request_id, prompt_token_ids=prompt, sampling=sampling)
+    return Submit(
+        request_id=request_id, prompt_token_ids=prompt, sampling=sampling, tenant=tenant
+    )

@@ -23,6 +23,7 @@ class Arrival:
     num_choices: int
     use_cache: bool
     namespace: bytes
+    tenant: str
     num_prompt_logprobs: int | None
     num_steps_before: int
 
@@ -34,6 +35,7 @@ class Arrival:
             num_choices=self.num_choices,
             use_cache=self.use_cache,
             namespace=self.namespace,
+            tenant=self.tenant,
             num_prompt_logprobs=self.num_prompt_logprobs,
         )
 
@@ -46,6 +48,7 @@ arrivals = st.builds(
     num_choices=st.sampled_from([1, 1, 2]),
     use_cache=st.sampled_from([True, True, True, False]),
     namespace=st.sampled_from([b"", b"other"]),
+    tenant=st.sampled_from(["", "", "", "a", "b"]),
     num_prompt_logprobs=st.sampled_from([None, None, 0, 2]),
     num_steps_before=st.integers(0, 12),
 )

@@ -1,78 +1,12 @@
 """Who runs in a step, with how many tokens, in which pages."""
 
-from prefix_cache import PrefixCache
 from runtime.batch import ScoredTokens
-from runtime.counters import Counters
 from runtime.messages import Sampling, TokenLogprob
 from runtime.phases import QueueReason
-from runtime.request import MAX_DECODE_TOKENS, Sequence, SequenceState
-from runtime.schedule import Schedule
-from runtime.scheduler import Scheduler, SchedulerLimits
-from runtime.step_budget import PrefillAllowance, StepBudget, StepShape
-from tests.engine_harness import PAGE_SIZE, StepClock, make_sequence
-
-OVERTAKING_NS = 10**9
-
-
-class GenerousBudget(StepBudget):
-    """Leaves to prefill what the decode rows do not take of the tokens."""
-
-    def allow(self, *, num_decode_rows: int, num_prompts: int) -> PrefillAllowance:
-        return super().allow(num_decode_rows=min(0, num_decode_rows), num_prompts=num_prompts)
-
-    def observe(self, shape: StepShape, elapsed_ns: int) -> None:
-        self.last_shape = shape
-        super().observe(shape, elapsed_ns)
-
-
-class Bench:
-    """A scheduler whose steps always succeed; every sampled token is `next_token`."""
-
-    def __init__(
-        self, *, num_pages: int = 64, budget: int = 32, max_running: int = 8, watermark: int = 0
-    ) -> None:
-        self.cache = PrefixCache(num_pages=num_pages, page_size=PAGE_SIZE)
-        self.counters = Counters()
-        self.budget = GenerousBudget(budget)
-        self.clock = StepClock()
-        limits = SchedulerLimits(PAGE_SIZE, max_running, budget, watermark, 4_096, OVERTAKING_NS)
-        self.scheduler = Scheduler(
-            self.cache,
-            limits,
-            step_budget=self.budget,
-            counters=self.counters,
-            clock=self.clock,
-        )
-
-    def add(self, num_tokens: int, *, key: int, use_cache: bool = True) -> Sequence:
-        """A prompt that shares no page with another key's."""
-        prompt = [key, *range(num_tokens - 1)]
-        sequence = make_sequence(prompt, key=key, use_cache=use_cache)
-        self.scheduler.add(sequence)
-        return sequence
-
-    def run_once(self, num_tokens: int, *, key: int) -> Sequence:
-        sequence = self.add(num_tokens, key=key)
-        self.step()
-        return sequence
-
-    def expect_short_answers(self) -> None:
-        """An answer of one token: longer ones are a surprise then."""
-        sequence = self.add(2, key=99, use_cache=False)
-        self.step()
-        self.scheduler.end(sequence)
-
-    def step(self) -> Schedule:
-        schedule = self.scheduler.schedule()
-        self.scheduler.advance(schedule, elapsed_ns=1)
-        for sequence in schedule.sampled:
-            sequence.token_ids.append(90)
-        self.cache.check_invariants()
-        return schedule
-
-
-def shares(schedule: Schedule) -> list[tuple[int, int]]:
-    return [(row.key, len(row.token_ids)) for row in schedule.batch.rows]
+from runtime.request import MAX_DECODE_TOKENS, SequenceState
+from runtime.step_budget import StepBudget, StepShape
+from tests.engine_harness import make_sequence
+from tests.unit.runtime.scheduler_bench import OVERTAKING_NS, Bench, shares
 
 
 def test_a_long_prompt_is_computed_in_chunks_of_the_budget() -> None:
@@ -178,6 +112,35 @@ def test_who_lacked_memory_is_asked_again_when_another_has_ended() -> None:
     assert late.phases.queue_reason is QueueReason.MEMORY
     bench.scheduler.end(first)
     assert shares(bench.step()) == [(1, 100)]
+
+
+def test_that_is_so_beside_decode_rows_whose_time_bounds_prefill() -> None:
+    bench = Bench(num_pages=12, budget=200, step_budget=StepBudget(200))
+    first, second = bench.add(60, key=0), bench.add(60, key=1)
+    bench.step()
+    late = bench.add(100, key=2)
+    for _ in range(6):
+        bench.step()
+    assert late.phases.queue_reason is QueueReason.MEMORY
+    bench.scheduler.end(first)
+    for _ in range(2):
+        bench.step()
+    assert (late.state, second.is_decoding) == (SequenceState.RUNNING, True)
+
+
+def test_who_comes_after_one_that_lacks_memory_and_does_with_less_is_let_in() -> None:
+    bench = Bench(num_pages=12, budget=200, step_budget=StepBudget(200))
+    bench.expect_short_answers()
+    first = bench.add(100, key=0)
+    bench.step()
+    large = bench.add(100, key=1)
+    for _ in range(6):
+        bench.step()
+    small = bench.add(5, key=2)
+    for _ in range(2):
+        bench.step()
+    assert large.phases.queue_reason is QueueReason.MEMORY
+    assert (first.is_decoding, small.state) == (True, SequenceState.RUNNING)
 
 
 def test_a_request_that_does_not_fit_now_is_not_overtaken() -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from runtime.batch import PageId, RowKey, ScheduledBatch, ScheduledRow
 from runtime.step_budget import (
+    FAVOURED_SHARE,
     MAX_STEPS_UNMEASURED,
     MIN_PREFILL_TOKENS,
     DecodeCost,
@@ -109,6 +110,26 @@ def test_chunks_of_one_step_share_its_allowance() -> None:
     assert allowance.num_tokens(0) == 10
     allowance.spend(10, 0)
     assert allowance.num_tokens(0) == 0
+
+
+def test_a_favoured_prompt_gets_several_times_as_long_and_all_others_nothing_beside_it() -> None:
+    allowance = measured_budget().allow(num_decode_rows=8, num_prompts=1)
+    favoured = allowance.num_tokens(0, is_favoured=True)
+    assert favoured == pytest.approx(40 * FAVOURED_SHARE, abs=4)
+    allowance.spend(20, 0, is_favoured=True)
+    assert allowance.num_tokens(0) == 0
+    assert allowance.num_tokens(0, is_favoured=True) == favoured - 20
+
+
+def test_a_favoured_prompt_that_was_not_placed_leaves_the_others_theirs() -> None:
+    allowance = measured_budget().allow(num_decode_rows=8, num_prompts=1)
+    allowance.spend(0, 0, is_favoured=True)
+    assert allowance.num_tokens(0) == pytest.approx(40, abs=1)
+
+
+def test_to_be_favoured_is_no_loss_where_all_get_much() -> None:
+    allowance = measured_budget(num_rows=2).allow(num_decode_rows=2, num_prompts=14)
+    assert allowance.num_tokens(0, is_favoured=True) == allowance.num_tokens(0)
 
 
 def test_prefill_progresses_however_dear_it_is() -> None:

@@ -3,8 +3,15 @@
 from collections.abc import Sequence as Ordered
 
 from prefix_cache import PrefixCache
+from runtime.fairness import FairTurns, TenantCounters
 from runtime.request import Sequence, SequenceState
-from runtime.waiting import MAX_DEBT_NS, MAX_FOLLOW_NS, PrefixFollowing, WaitingQueue
+from runtime.waiting import (
+    MAX_DEBT_NS,
+    MAX_FOLLOW_NS,
+    PrefixFollowing,
+    TenantQueue,
+    WaitingQueue,
+)
 from tests.engine_harness import PAGE_SIZE, make_sequence
 
 LONG = list(range(80))
@@ -35,12 +42,12 @@ def must_wait(sequence: Sequence, *leaders: Sequence, now_ns: int = 0) -> bool:
     return following.must_wait(sequence, leaders, now_ns=now_ns)
 
 
-def make_queue(*, max_overtaking_ns: int = 100) -> WaitingQueue:
+def make_queue(*, max_overtaking_ns: int = 100) -> TenantQueue:
     cache = PrefixCache(num_pages=8, page_size=PAGE_SIZE)
-    return WaitingQueue(cache, max_overtaking_ns=max_overtaking_ns)
+    return TenantQueue(cache, max_overtaking_ns=max_overtaking_ns)
 
 
-def keys(queue: WaitingQueue, now_ns: int = 0) -> list[int]:
+def keys(queue: TenantQueue, now_ns: int = 0) -> list[int]:
     return [sequence.key for sequence, _ in queue.in_order(now_ns)]
 
 
@@ -68,7 +75,7 @@ def test_a_little_less_to_compute_is_no_reason_to_overtake() -> None:
 def test_what_is_cached_need_not_be_computed() -> None:
     cache = PrefixCache(num_pages=32, page_size=PAGE_SIZE)
     put_into_tree(cache, LONG)
-    queue = WaitingQueue(cache, max_overtaking_ns=100)
+    queue = TenantQueue(cache, max_overtaking_ns=100)
     queue.add(make_sequence([7] * 20, key=0), 0)
     queue.add(make_sequence([*LONG, 7], key=1), 0)
     assert keys(queue) == [0, 1]
@@ -79,7 +86,7 @@ def test_what_is_cached_need_not_be_computed() -> None:
 def test_what_is_cached_is_of_no_use_to_who_does_not_use_the_cache() -> None:
     cache = PrefixCache(num_pages=32, page_size=PAGE_SIZE)
     put_into_tree(cache, LONG)
-    queue = WaitingQueue(cache, max_overtaking_ns=100)
+    queue = TenantQueue(cache, max_overtaking_ns=100)
     queue.add(make_sequence([7] * 20, key=0), 0)
     queue.add(make_sequence([*LONG, 7], key=1, use_cache=False), 0)
     queue.refresh()
@@ -100,7 +107,7 @@ class CountingCache(PrefixCache):
 
 def test_a_step_looks_up_a_few_of_many_and_all_get_their_turn() -> None:
     cache = CountingCache()
-    queue = WaitingQueue(cache, max_overtaking_ns=100)
+    queue = TenantQueue(cache, max_overtaking_ns=100)
     for key in range(1_000):
         queue.add(make_sequence([key] * 3, key=key), 0)
     queue.refresh()
@@ -113,7 +120,7 @@ def test_a_step_looks_up_a_few_of_many_and_all_get_their_turn() -> None:
 
 def test_who_left_the_queue_is_not_looked_up() -> None:
     cache = CountingCache()
-    queue = WaitingQueue(cache, max_overtaking_ns=100)
+    queue = TenantQueue(cache, max_overtaking_ns=100)
     sequences = [make_sequence([key] * 3, key=key) for key in range(3)]
     for sequence in sequences:
         queue.add(sequence, 0)
@@ -124,13 +131,13 @@ def test_who_left_the_queue_is_not_looked_up() -> None:
 
 def test_a_queue_of_one_needs_no_order() -> None:
     cache = CountingCache()
-    queue = WaitingQueue(cache, max_overtaking_ns=100)
+    queue = TenantQueue(cache, max_overtaking_ns=100)
     queue.add(make_sequence([1], key=0), 0)
     queue.refresh()
     assert cache.peeked == []
 
 
-def aged_queue() -> tuple[WaitingQueue, list[Sequence]]:
+def aged_queue() -> tuple[TenantQueue, list[Sequence]]:
     """Sequences of 90, 40 and 2 tokens that joined at 0, 50 and 60; the age limit is 100."""
     queue = make_queue(max_overtaking_ns=100)
     sequences = [make_sequence([1] * n, key=key) for key, n in enumerate((90, 40, 2))]
@@ -204,6 +211,135 @@ def test_a_loop_over_the_queue_may_remove_from_it() -> None:
     for sequence, _ in queue.in_order(110):
         queue.remove(sequence)
     assert len(queue) == 0
+
+
+class Tenants:
+    """The queues of several, with counters of what they were served."""
+
+    def __init__(self, cache: PrefixCache | None = None) -> None:
+        self.counters = TenantCounters(max_lead=10_000.0)
+        self.queue = WaitingQueue(
+            cache or PrefixCache(num_pages=8, page_size=PAGE_SIZE),
+            counters=self.counters,
+            turns=FairTurns(self.counters, quantum=100.0),
+            max_overtaking_ns=100,
+        )
+
+    def add(self, num_tokens: int, *, key: int, tenant: str, now_ns: int = 0) -> Sequence:
+        sequence = make_sequence([1] * num_tokens, key=key, tenant=tenant)
+        self.queue.add(sequence, now_ns)
+        return sequence
+
+    def admit(self, sequence: Sequence, num_tokens: int = 1, now_ns: int = 0) -> None:
+        self.queue.admit(sequence, num_tokens, now_ns)
+        sequence.state, sequence.input_len = SequenceState.RUNNING, len(sequence.token_ids)
+
+    def keys(self, *prefilling: Sequence, now_ns: int = 0) -> list[int]:
+        return [one.key for one in self.queue.in_order(list(prefilling), now_ns)]
+
+
+def test_between_tenants_the_counters_decide_and_within_one_the_tokens_to_compute() -> None:
+    tenants = Tenants()
+    for key, (tenant, num_tokens) in enumerate((("a", 50), ("a", 3), ("b", 90), ("b", 20))):
+        tenants.add(num_tokens, key=key, tenant=tenant)
+    assert tenants.keys() == [1, 0, 3, 2]
+    tenants.counters.charge("a", 100.0)
+    assert tenants.keys() == [3, 2, 1, 0]
+
+
+def test_neither_age_nor_preemption_overtakes_another_tenant() -> None:
+    tenants = Tenants()
+    preempted = make_sequence([1] * 50, key=0, tenant="a")
+    preempted.phases.preempted(0)
+    tenants.queue.add(preempted, 0)
+    tenants.add(9, key=1, tenant="a")
+    tenants.add(3, key=2, tenant="a", now_ns=950)
+    tenants.add(40, key=3, tenant="b", now_ns=990)
+    tenants.counters.charge("a", 100.0)
+    assert tenants.keys(now_ns=1_000) == [3, 0, 1, 2]
+
+
+def test_what_the_aged_owe_they_owe_to_their_own_tenant() -> None:
+    tenants = Tenants()
+    for key, (tenant, num_tokens) in enumerate((("a", 90), ("a", 80), ("b", 70), ("a", 2))):
+        tenants.add(num_tokens, key=key, tenant=tenant, now_ns=10 * key)
+    walk = tenants.queue.in_order([], 999)
+    tenants.admit(next(walk), 90, 999)
+    assert [one.key for one in walk] == [3, 1, 2]
+    assert tenants.keys(now_ns=999) == [3, 1, 2]
+
+
+def test_a_debt_outlives_a_queue_that_is_empty_for_a_moment() -> None:
+    tenants = Tenants()
+    old = tenants.add(90, key=0, tenant="a")
+    assert tenants.keys(now_ns=999) == [0]
+    tenants.admit(old, 90, 999)
+    tenants.add(5, key=1, tenant="b", now_ns=999)
+    for key, num_tokens in ((2, 40), (3, 3)):
+        tenants.add(num_tokens, key=key, tenant="a", now_ns=999)
+    assert tenants.keys(now_ns=1_200) == [1, 3, 2]
+
+
+def test_those_in_prefill_stand_among_their_own_tenants() -> None:
+    tenants = Tenants()
+    prefilling = []
+    for key, tenant in enumerate("ab"):
+        prefilling.append(tenants.add(40, key=key, tenant=tenant))
+        tenants.admit(prefilling[-1])
+    for key, (tenant, num_tokens) in enumerate((("a", 9), ("a", 99), ("b", 10), ("b", 70)), 2):
+        tenants.add(num_tokens, key=key, tenant=tenant)
+    assert tenants.keys(*prefilling) == [2, 0, 3, 4, 1, 5]
+    in_prefill = tenants.queue.prefilling_in_order(prefilling, 0)
+    assert in_prefill == prefilling
+    tenants.counters.charge("a", 100.0)
+    assert tenants.keys(*prefilling) == [4, 1, 5, 2, 0, 3]
+    assert tenants.queue.prefilling_in_order(prefilling, 0) == prefilling[::-1]
+
+
+def test_a_turn_that_an_admission_ends_ends_within_the_walk() -> None:
+    tenants = Tenants()
+    for key in range(3):
+        tenants.add(5, key=key, tenant="a")
+    tenants.add(5, key=3, tenant="b")
+    seen = []
+    for sequence in tenants.queue.in_order([], 0):
+        seen.append(sequence.key)
+        tenants.admit(sequence)
+    # With two running beside none, the other tenant is favoured.
+    assert seen == [0, 1, 3, 2]
+
+
+def test_one_tenant_among_all_queues_is_in_the_order_of_its_own() -> None:
+    for name in ("", "a"):
+        tenants, alone = Tenants(), make_queue(max_overtaking_ns=100)
+        for key, num_tokens in enumerate((90, 40, 2, 300, 9)):
+            joined_ns = (0, 50, 60, 60, 61)[key]
+            sequence = tenants.add(num_tokens, key=key, tenant=name, now_ns=joined_ns)
+            alone.add(sequence, joined_ns)
+        for now_ns in (60, 99, 100, 150, 999):
+            assert tenants.keys(now_ns=now_ns) == keys(alone, now_ns)
+
+
+def test_the_looks_into_the_tree_go_round_the_tenants() -> None:
+    cache = CountingCache()
+    tenants = Tenants(cache)
+    for key in range(400):
+        sequence = make_sequence([key] * 3, key=key, tenant=f"t{key % 20}")
+        tenants.queue.add(sequence, 0)
+    tenants.queue.refresh()
+    num_at_once = len(cache.peeked)
+    assert 4 <= num_at_once <= 64
+    for _ in range(400 // num_at_once * 3):
+        tenants.queue.refresh()
+    assert set(cache.peeked) == set(range(400))
+
+
+def test_queues_that_are_empty_and_owe_nothing_are_dropped() -> None:
+    tenants = Tenants()
+    for key in range(50):
+        tenants.queue.remove(tenants.add(5, key=key, tenant=f"t{key}"))
+    assert tenants.queue.num_queues <= 2
+    assert (len(tenants.queue), tenants.queue.num_joined) == (0, 50)
 
 
 def test_a_follower_waits_for_the_pages_that_another_is_computing() -> None:
