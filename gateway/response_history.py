@@ -2,6 +2,9 @@
 names."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
 
 from gateway.errors import InvalidRequest, NotFound
 from gateway.response_store import ResponseStore, StoredResponse
@@ -14,7 +17,8 @@ _PREVIOUS = "previous_response_id"
 
 
 class ResponseHistory:
-    """`max_bytes` bounds what a chain of responses may hold in all."""
+    """`max_bytes` bounds what a chain of responses may hold in all; so it does for the responses
+    that items are named of, and for these items, each as often as it is named."""
 
     def __init__(self, store: ResponseStore, *, max_bytes: int) -> None:
         self._store = store
@@ -46,8 +50,9 @@ class ResponseHistory:
 
         Raises: NotFound naming the reference that leads to nothing; InvalidRequest, Overloaded.
         """
-        responses: dict[str, dict[str, Item]] = {}
+        responses: dict[str, dict[str, _Named]] = {}
         items: list[Item] = []
+        num_read = num_named = 0
         for index, entry in enumerate(entries):
             if not isinstance(entry, ItemReference):
                 items.append(entry)
@@ -56,15 +61,36 @@ class ResponseHistory:
             if response_id not in responses:
                 if len(responses) == MAX_LINKS:
                     raise _too_many_references()
-                responses[response_id] = await self._items_of(tenant, response_id)
-            if entry.id not in responses[response_id]:
+                stored = await self._store.get(tenant, response_id)
+                num_read += 0 if stored is None else stored.num_bytes
+                self._check(num_read)
+                responses[response_id] = _named_items(stored)
+            named = responses[response_id].get(entry.id)
+            if named is None:
                 raise _unknown_item(entry.id, param=f"input[{index}].id")
-            items.append(responses[response_id][entry.id])
+            # A few bytes name what may have megabytes.
+            num_named += named.num_bytes
+            self._check(num_named)
+            items.append(named.item)
         return tuple(items)
 
-    async def _items_of(self, tenant: str, response_id: str) -> dict[str, Item]:
-        stored = await self._store.get(tenant, response_id)
-        return {} if stored is None else {item.id: item for item in stored.items()}
+    def _check(self, num_bytes: int) -> None:
+        if num_bytes > self._max_bytes:
+            raise _too_much_named()
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """An item that may be named, and its length as JSON."""
+
+    item: Item
+    num_bytes: int
+
+
+def _named_items(stored: StoredResponse | None) -> dict[str, _Named]:
+    if stored is None:
+        return {}
+    return {item.id: _Named(item, len(msgspec.json.encode(item))) for item in stored.items()}
 
 
 def _unknown_previous(response_id: str) -> NotFound:
@@ -92,5 +118,12 @@ def _too_long() -> InvalidRequest:
 def _too_many_references() -> InvalidRequest:
     return InvalidRequest(
         f"Invalid value for 'input': it refers to items of more than {MAX_LINKS} responses.",
+        param="input",
+    )
+
+
+def _too_much_named() -> InvalidRequest:
+    return InvalidRequest(
+        "Invalid value for 'input': it refers to items that hold more than one request may.",
         param="input",
     )

@@ -130,12 +130,15 @@ class ResponseStore:
         if not _ID.fullmatch(response_id):
             return None
         value = self._memory.get(tenant, response_id)
-        if value is None and self._redis is not None:
-            try:
-                value = await self._redis.get(tenant, response_id)
-            except RedisUnavailable as error:
-                raise _out_of_reach() from error
-        return None if value is None else _decoder.decode(value)
+        if value is not None:
+            return _decoder.decode(value)
+        if self._redis is None:
+            return None
+        try:
+            value = await self._redis.get(tenant, response_id)
+        except RedisUnavailable as error:
+            raise _out_of_reach() from error
+        return None if value is None else _decoded(value)
 
     async def pop(self, tenant: str, response_id: str) -> bool:
         """Whether there was such a response. Raises: as get()."""
@@ -163,6 +166,17 @@ def open_store(settings: Settings, link: RedisLink | None) -> ResponseStore:
 
 def _key(tenant: str, response_id: str) -> str:
     return RedisLink.key("response", _FORMAT, tenant, response_id)
+
+
+def _decoded(value: bytes) -> StoredResponse | None:
+    """None for what none of our servers has written."""
+    try:
+        stored = _decoder.decode(value)
+        stored.items()
+    except (msgspec.MsgspecError, RecursionError) as error:
+        _log.warning("what Redis holds is no response: %s", error)
+        return None
+    return stored
 
 
 def _out_of_reach() -> Overloaded:

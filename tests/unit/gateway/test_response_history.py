@@ -132,7 +132,7 @@ async def test_references_lead_to_input_and_output_of_kept_responses() -> None:
     await chain_of(1, store)
     said, own = output_id("message", name(0), 0), asked(7, "new")
     entries: list[Entry] = [ItemReference(id=said), own, ItemReference(id=asked(0, "").id)]
-    resolved = await ResponseHistory(store, max_bytes=1).resolved("t", entries)
+    resolved = await ResponseHistory(store, max_bytes=10**6).resolved("t", entries)
     assert texts(resolved) == ["A0", "new", "Q0"]
 
 
@@ -145,7 +145,7 @@ async def test_a_reference_that_leads_nowhere_is_named(item_id: str) -> None:
     await chain_of(1, store)
     entries: list[Entry] = [asked(1, "q"), ItemReference(id=item_id)]
     with pytest.raises(NotFound) as caught:
-        await ResponseHistory(store, max_bytes=1).resolved("t", entries)
+        await ResponseHistory(store, max_bytes=10**6).resolved("t", entries)
     assert (caught.value.code, caught.value.param) == ("item_not_found", "input[1].id")
 
 
@@ -158,11 +158,52 @@ async def test_another_tenants_items_lead_nowhere() -> None:
 
 
 async def test_references_are_bounded() -> None:
-    history = ResponseHistory(ResponseStore(memory()), max_bytes=1)
+    history = ResponseHistory(ResponseStore(memory()), max_bytes=10**6)
     await chain_of(MAX_LINKS + 1, history._store)
     entries = [ItemReference(id=output_id("message", name(i), 0)) for i in range(MAX_LINKS + 1)]
     with pytest.raises(InvalidRequest, match="more than"):
         await history.resolved("t", entries)
+
+
+async def test_an_item_counts_as_often_as_it_is_named() -> None:
+    store = ResponseStore(memory())
+    await store.put("t", name(0), stored(0))
+    history = ResponseHistory(store, max_bytes=10 * stored(0).num_bytes)
+    reference = ItemReference(id=asked(0, "").id)
+    assert len(await history.resolved("t", [reference] * 10)) == 10
+    with pytest.raises(InvalidRequest) as caught:
+        await history.resolved("t", [reference] * 1000)
+    assert caught.value.param == "input"
+
+
+async def test_the_responses_that_items_are_named_of_are_bounded_in_bytes() -> None:
+    store = ResponseStore(memory())
+    await chain_of(3, store)
+    entries = [ItemReference(id=output_id("message", name(i), 0)) for i in range(3)]
+    size = stored(0).num_bytes
+    assert len(await ResponseHistory(store, max_bytes=3 * size).resolved("t", entries)) == 3
+    with pytest.raises(InvalidRequest):
+        await ResponseHistory(store, max_bytes=3 * size - 1).resolved("t", entries)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"garbage",
+        b"{}",
+        b"\xff",
+        b"[" * 100_000,
+        b'{"response": {"output": [1]}, "input": []}',
+        b'{"response": {"output": []}, "input": {}}',
+        b'{"response": 1, "input": []}',
+    ],
+)
+async def test_what_no_server_wrote_into_redis_is_no_response(
+    redis: FakeRedis, value: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    redis.values["t", name(1)] = value
+    assert await ResponseStore(memory(), redis).get("t", name(1)) is None
+    assert "no response" in caplog.text
 
 
 async def test_redis_keeps_what_it_can_be_given(redis: FakeRedis) -> None:
