@@ -53,6 +53,11 @@ class RateLimits:
         self._settling: set[asyncio.Task[None]] = set()
         self.clock = clock
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether Redis is asked first."""
+        return self._shared is not None
+
     async def start(self) -> None:
         pass
 
@@ -149,6 +154,7 @@ class Charge:
             raise _too_large(asked, limit)
         # Known before the call: if this task is cancelled in it, the tokens may be held already.
         self._hold_id, self._num_held = secrets.token_hex(8), asked
+        self._is_hold_shared = self._rates.is_shared
         standing, self._is_hold_shared = await self._take(
             Asked(tokens=asked, hold_id=self._hold_id)
         )

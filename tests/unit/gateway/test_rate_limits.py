@@ -17,7 +17,7 @@ from gateway.generation import (
     TextPrompt,
     Usage,
 )
-from gateway.minute_counters import NOTHING_ASKED, Standing
+from gateway.minute_counters import NOTHING_ASKED, Asked, Settled, Standing
 from gateway.rate_limit_headers import duration, limit_headers
 from gateway.rate_limits import UNDECLARED_TOKENS, Charge, RateLimits, tokens_asked
 from gateway.redis_counters import RedisCounters
@@ -187,3 +187,42 @@ async def test_what_was_held_in_redis_is_counted_here_when_redis_is_gone(
     standing, is_shared = await rates.take(ACCOUNT, NOTHING_ASKED)
     assert (standing.tokens, is_shared) == (17, False)
     await link.close()
+
+
+class SlowCounters(RedisCounters):
+    """Redis grants, yet its answer does not come."""
+
+    def __init__(self) -> None:
+        self.settled: list[str] = []
+        self.is_asked = asyncio.Event()
+
+    async def take(self, tenant: str, limits: AccountLimits, asked: Asked) -> Standing:
+        assert (tenant, limits) == ("team", LIMITS)
+        if asked.tokens:
+            self.is_asked.set()
+            await asyncio.Event().wait()
+        return Standing(True, 0, 0)
+
+    async def settle(
+        self, tenant: str, limits: AccountLimits, settled: Settled, *, held_tokens: int
+    ) -> None:
+        assert (tenant, limits) == ("team", LIMITS)
+        self.settled.append(f"{held_tokens}:{settled.hold_id}")
+
+
+async def test_tokens_that_redis_may_have_held_for_a_request_that_left_are_given_back() -> None:
+    counters = SlowCounters()
+    rates, context = RateLimits(counters), RequestContext("r", account=ACCOUNT)
+
+    async def run() -> None:
+        async with rates.admit(context) as charge:
+            await charge.hold(prepared(answers=(100,)))
+
+    request = asyncio.create_task(run())
+    await counters.is_asked.wait()
+    request.cancel()
+    await asyncio.gather(request, return_exceptions=True)
+    await rates.stop()
+    (settled,) = counters.settled
+    assert settled.startswith("110:")
+    assert len(settled) > len("110:")
