@@ -34,6 +34,8 @@ from gateway.validation import validate
 
 DEFAULT_PAGE_LEN = 20
 MAX_PAGE_LEN = 100
+# Leading zeros included; Python refuses to read numbers of thousands.
+MAX_PAGE_LEN_DIGITS = 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,7 +262,8 @@ def _page(items: list[Item], query: QueryParams) -> ItemPage:
 
 def _page_len(query: QueryParams) -> int:
     given = query.get("limit", str(DEFAULT_PAGE_LEN))
-    if not given.isascii() or not given.isdecimal() or not 1 <= int(given[:9]) <= MAX_PAGE_LEN:
+    is_number = given.isascii() and given.isdecimal() and len(given) <= MAX_PAGE_LEN_DIGITS
+    if not is_number or not 1 <= int(given) <= MAX_PAGE_LEN:
         raise InvalidRequest(
             f"Invalid value for 'limit': it is a number from 1 to {MAX_PAGE_LEN}.", param="limit"
         )

@@ -130,6 +130,8 @@ async def test_input_items_are_listed_in_pages() -> None:
         ({"limit": "0"}, "limit"),
         ({"limit": "101"}, "limit"),
         ({"limit": "9" * 5000}, "limit"),
+        ({"limit": "0000001009"}, "limit"),
+        ({"limit": "000000100" + "0" * 5000}, "limit"),
         ({"limit": "\u0663"}, "limit"),
         ({"order": "up"}, "order"),
         ({"after": "msg_none"}, "after"),
