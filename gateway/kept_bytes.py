@@ -38,7 +38,7 @@ class KeptBytes:
         return self._limits.max_values > 0
 
     def put(self, tenant: str, key: str, value: bytes) -> bool:
-        """Whether there is room for it at all."""
+        """Whether it is kept: there may be no room for it, or none beside what others keep."""
         if len(value) > self._limits.max_bytes or not self.is_on:
             return False
         self.pop(tenant, key)
@@ -50,7 +50,7 @@ class KeptBytes:
             self._drop_oldest(self._bytes_of.most_common(1)[0][0])
         while self.num_values > self._limits.max_values:
             self._drop_oldest(max(self._tenants, key=lambda name: len(self._tenants[name])))
-        return True
+        return key in self._tenants.get(tenant, ())
 
     def get(self, tenant: str, key: str) -> bytes | None:
         """Looking at a value counts as use of it."""

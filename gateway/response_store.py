@@ -120,7 +120,7 @@ class ResponseStore:
             except RedisUnavailable as error:
                 _log.debug("a response is kept in memory: %s", error)
         if not self._memory.put(tenant, response_id, value):
-            _log.warning("a response of %d bytes is too large to be kept", len(value))
+            _log.warning("there is no room to keep a response of %d bytes", len(value))
 
     async def get(self, tenant: str, response_id: str) -> StoredResponse | None:
         """None for what is not known, not of this tenant, deleted, or too long ago.
@@ -145,11 +145,14 @@ class ResponseStore:
         if not _ID.fullmatch(response_id):
             return False
         was_known = self._memory.pop(tenant, response_id)
-        if self._redis is None or was_known:
+        if self._redis is None:
             return was_known
         try:
-            return await self._redis.pop(tenant, response_id)
+            # It may be in both: Redis can take what it says too late that it took.
+            return await self._redis.pop(tenant, response_id) or was_known
         except RedisUnavailable as error:
+            if was_known:
+                return True
             raise _out_of_reach() from error
 
 

@@ -66,6 +66,14 @@ def test_a_value_larger_than_the_whole_is_not_kept_and_costs_no_other() -> None:
     assert memory.get("a", "k") == b"x"
 
 
+def test_a_value_that_makes_room_at_once_is_not_called_kept() -> None:
+    memory = kept()
+    assert memory.put("a", "k", b"x" * 40)
+    assert not memory.put("b", "big", b"x" * 90)
+    assert memory.get("b", "big") is None
+    assert memory.get("a", "k") == b"x" * 40
+
+
 def test_age_counts_from_the_last_use() -> None:
     clock = Clock()
     memory = kept(clock)

@@ -230,6 +230,25 @@ async def test_without_redis_a_response_is_kept_in_memory(redis: FakeRedis) -> N
     assert not await store.pop("t", name(1))
 
 
+async def test_deleted_responses_do_not_come_back_from_a_redis_that_took_them_too_late(
+    redis: FakeRedis,
+) -> None:
+    store = ResponseStore(memory(), redis)
+    redis.is_down = True
+    await store.put("t", name(1), stored(1))
+    redis.is_down = False
+    await ResponseStore(memory(), redis).put("t", name(1), stored(1))
+    assert await store.pop("t", name(1))
+    assert await store.get("t", name(1)) is None
+
+
+async def test_what_is_in_memory_is_deleted_while_redis_is_down(redis: FakeRedis) -> None:
+    store = ResponseStore(memory(), redis)
+    redis.is_down = True
+    await store.put("t", name(1), stored(1))
+    assert await store.pop("t", name(1))
+
+
 async def test_what_may_be_in_a_redis_that_is_down_is_not_called_unknown(redis: FakeRedis) -> None:
     store = ResponseStore(memory(), redis)
     await store.put("t", name(1), stored(1))
@@ -247,7 +266,7 @@ async def test_a_response_too_large_to_keep_is_said_in_the_log(
     store = ResponseStore(memory(max_bytes=10))
     await store.put("t", name(1), stored(1))
     assert await store.get("t", name(1)) is None
-    assert "too large" in caplog.text
+    assert "no room" in caplog.text
 
 
 async def test_a_store_that_is_off_asks_no_redis_either(redis: FakeRedis) -> None:
