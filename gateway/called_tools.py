@@ -3,20 +3,10 @@
 Owned by ChoiceText. What is no call passes the search for stop strings; calls do not.
 """
 
-from dataclasses import dataclass
-
 from gateway.detokenizer import Detokenizer
-from gateway.generation import ToolFragment
+from gateway.tools.calls import CollectedCall, collect
 from gateway.tools.constraint import ToolPlan
 from gateway.tools.parser import ParsedText
-
-
-@dataclass(eq=False, slots=True)
-class CalledTool:
-    """A call as far as it has come."""
-
-    name: str
-    arguments: str = ""
 
 
 class CalledTools:
@@ -27,7 +17,7 @@ class CalledTools:
         self._plan = plan
         self._parser = plan.parser()
         self._detokenizer = detokenizer
-        self.calls: list[CalledTool] = []
+        self.calls: list[CollectedCall] = []
 
     @property
     def are_complete(self) -> bool:
@@ -51,15 +41,13 @@ class CalledTools:
         return _joined(last, self._noted(self._parser.finish()))
 
     def _noted(self, parsed: ParsedText) -> ParsedText:
-        for fragment in parsed.fragments:
-            self._note(fragment)
+        collect(self.calls, parsed.fragments)
         return parsed
-
-    def _note(self, fragment: ToolFragment) -> None:
-        if fragment.name is not None:
-            self.calls.append(CalledTool(fragment.name))
-        self.calls[fragment.index].arguments += fragment.arguments
 
 
 def _joined(first: ParsedText, second: ParsedText) -> ParsedText:
-    return ParsedText(first.content + second.content, first.fragments + second.fragments)
+    return ParsedText(
+        first.content + second.content,
+        first.fragments + second.fragments,
+        first.cut + second.cut,
+    )

@@ -8,11 +8,12 @@ from collections.abc import Sequence
 
 from gateway.called_tools import CalledTools
 from gateway.detokenizer import Detokenizer
-from gateway.generation import LogprobEntry, TextDelta, TextOptions, ToolFragment
+from gateway.generation import LogprobEntry, TextDelta, TextOptions
 from gateway.reasoning import ReasoningBlock
 from gateway.stop_strings import StopScanner
 from gateway.token_entries import TokenEntries
 from gateway.tokenizer import Tokenizer
+from gateway.tools.calls import ToolFragment
 from gateway.tools.constraint import ToolPlan
 from gateway.tools.parser import ParsedText
 from runtime.messages import Sampling, TokenEvent, TokenLogprob
@@ -136,14 +137,14 @@ class ChoiceText:
         return text if self.is_stopped else text + self._scanner.flush()
 
     def _parse(self, parsed: ParsedText) -> str:
-        """Content that may go out. Nothing in a call is a stop string, and what was held back
-        before one is none either."""
+        """Content that may go out. Nothing in a call is a stop string, nor in what was cut before
+        it was one, and what was held back before is none either."""
         text = self._scan(parsed.content)
-        if self.is_stopped or not parsed.fragments:
+        if self.is_stopped or not (parsed.fragments or parsed.cut):
             return text
         self._fragments += parsed.fragments
-        self._has_calls = True
-        return text + self._scanner.flush()
+        self._has_calls = self._has_calls or bool(parsed.fragments)
+        return text + self._scanner.flush() + parsed.cut
 
     def _scan(self, text: str) -> str:
         self._num_chars += len(text)

@@ -6,18 +6,16 @@ Routes know only this module. The embedded runtime stands behind
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 
+from gateway.tools.calls import ToolFragment, ToolRequest
+from gateway.tools.constraint import ToolPlan
 from grammar.spec import ConstraintKind, ConstraintSpec, PreparedConstraint, Reasoning
 from runtime.messages import Phase, Sampling
 
-if TYPE_CHECKING:
-    from gateway.tools.constraint import ToolPlan
-
 FinishReason = Literal["stop", "length", "tool_calls"]
-ToolMode = Literal["auto", "required", "named"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,28 +44,6 @@ class TextPrompt:
 
 
 Prompt = ChatPrompt | TextPrompt
-
-
-@dataclass(frozen=True, slots=True)
-class Tool:
-    """A function that the model may call. `parameters` is the JSON text of its schema, in the
-    client's key order. A strict tool's schema is enforced or the request refused; another's where
-    it can be. `param` is where the request names it, for errors."""
-
-    name: str
-    parameters: str
-    is_strict: bool = False
-    param: str = "tools"
-
-
-@dataclass(frozen=True, slots=True)
-class ToolRequest:
-    """The tools that may be called, and how: as the model likes (auto), at least one (required),
-    or just the only one in `tools` (named). `max_calls` None = any number."""
-
-    tools: tuple[Tool, ...]
-    mode: ToolMode = "auto"
-    max_calls: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +118,7 @@ class PreparedGeneration:
     sampling: Sampling
     max_tokens: tuple[int, ...]
     constraint: PreparedConstraint | None = None
-    tools: "ToolPlan | None" = None
+    tools: ToolPlan | None = None
     reasoning: tuple[Reasoning | None, ...] = ()
     compile_s: float | None = None
     ignored: tuple[str, ...] = ()
@@ -196,17 +172,6 @@ class Submitted:
 @dataclass(frozen=True, slots=True)
 class Admitted:
     """The request left the queue: a stream may send its headers."""
-
-
-@dataclass(frozen=True, slots=True)
-class ToolFragment:
-    """A piece of one tool call. The first of a call has its id and name and no arguments; the
-    arguments of all, joined, are JSON. `index` counts the calls of a choice from 0."""
-
-    index: int
-    call_id: str | None = None
-    name: str | None = None
-    arguments: str = ""
 
 
 class TextDelta(msgspec.Struct, frozen=True):

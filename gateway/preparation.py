@@ -8,12 +8,12 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
-from typing import Protocol
 
 import msgspec
 
 from gateway.bad_words import bad_word_tokens
 from gateway.chat_template import ChatTemplate
+from gateway.constraint_checker import ConstraintChecker
 from gateway.engine_faults import RETRY_AFTER_S
 from gateway.errors import (
     ContextLengthExceeded,
@@ -29,40 +29,22 @@ from gateway.generation import (
     Prompt,
     TextPrompt,
     TokenizedPrompt,
-    ToolRequest,
 )
 from gateway.prompt_encoding import PromptEncoder, PromptLimits, check_ids
 from gateway.reasoning import Markers
 from gateway.tokenizer import Tokenizer, check_unicode
+from gateway.tools.calls import ToolRequest
 from gateway.tools.constraint import ToolPlan, prepare_tools
 from gateway.tools.families import HERMES
 from grammar.errors import ConstraintTooExpensive, GrammarError, UnsupportedConstraint
-from grammar.spec import ConstraintSpec, PreparedConstraint, Reasoning
+from grammar.probe import ProbeReport
+from grammar.spec import ConstraintSpec, Reasoning
 from runtime.messages import AttributeValue, Phase, Sampling
 from runtime.token_engine import TokenEngine
 from telemetry import names
 
 # The search keeps an object per character of the stop strings.
 MAX_STOP_CHARS = 8_192
-
-
-class ProbeReportLike(Protocol):
-    """What grammar.probe says of a constraint that compiles."""
-
-    @property
-    def cached(self) -> bool: ...
-    @property
-    def compile_ms(self) -> float: ...
-    @property
-    def prepared(self) -> PreparedConstraint: ...
-
-
-class ConstraintChecker(Protocol):
-    """grammar.probe.ConstraintProbe, as far as it matters here."""
-
-    async def check(self, spec: ConstraintSpec) -> ProbeReportLike:
-        """Raises: UnsupportedConstraint, ConstraintTooExpensive; GrammarError when it could not
-        be tried out at all."""
 
 
 class Preparation:
@@ -234,7 +216,7 @@ class Preparation:
 
     async def _prepare_constraint(
         self, request: GenerationRequest, spec: ConstraintSpec
-    ) -> ProbeReportLike:
+    ) -> ProbeReport:
         param = request.constraint_param
         check_unicode(spec.value, param=param)
         attributes: dict[str, AttributeValue] = {

@@ -21,7 +21,6 @@ from gateway.generation import (
     ServedModel,
     TextOptions,
     TextPrompt,
-    ToolRequest,
 )
 from gateway.lifecycle import Lifecycle
 from gateway.limiter import Admission, Limiter
@@ -33,6 +32,7 @@ from gateway.sampling import cache_salt, given_request_id, new_seed, stop_string
 from gateway.schemas.answer import AnswerHead, Presenter
 from gateway.schemas.fields import SamplingFields
 from gateway.settings import Settings
+from gateway.tools.calls import ToolRequest
 from grammar.spec import ConstraintSpec
 from prefix_cache.identity import tenant_salt
 from telemetry import names

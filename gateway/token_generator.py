@@ -10,6 +10,7 @@ from typing import get_args
 from gateway.answer_check import AnswerChecks
 from gateway.chat_template import ChatTemplate
 from gateway.checked_answers import CheckedEngine
+from gateway.constraint_checker import ConstraintChecker
 from gateway.generation import (
     Capabilities,
     GenerationEvent,
@@ -19,7 +20,7 @@ from gateway.generation import (
     TokenizedPrompt,
 )
 from gateway.generation_run import GenerationRun
-from gateway.preparation import ConstraintChecker, Preparation
+from gateway.preparation import Preparation
 from gateway.reasoning import Markers
 from gateway.tokenizer import Tokenizer
 from gateway.tools.check import ToolCheck

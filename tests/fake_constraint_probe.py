@@ -2,19 +2,12 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from grammar.errors import GrammarError
+from grammar.probe import ProbeReport
 from grammar.spec import ConstraintSpec, Gap, GrammarForm, PreparedConstraint
 
 Prepare = Callable[[ConstraintSpec], PreparedConstraint]
-
-
-@dataclass(frozen=True, slots=True)
-class FakeReport:
-    cached: bool
-    compile_ms: float
-    prepared: PreparedConstraint
 
 
 class FakeConstraintProbe:
@@ -38,7 +31,7 @@ class FakeConstraintProbe:
     async def stop(self) -> None:
         return None
 
-    async def check(self, spec: ConstraintSpec) -> FakeReport:
+    async def check(self, spec: ConstraintSpec) -> ProbeReport:
         is_cached = spec in self.checked
         self.checked.append(spec)
         if self.is_held:
@@ -51,7 +44,7 @@ class FakeConstraintProbe:
         if self.error is not None:
             raise self.error
         prepared = self.prepare(spec)
-        return FakeReport(cached=is_cached, compile_ms=1.0, prepared=prepared)
+        return ProbeReport(cached=is_cached, compile_ms=1.0, prepared=prepared)
 
     def _as_asked(self, spec: ConstraintSpec) -> PreparedConstraint:
         engine = "llguidance" if spec.engine == "auto" else spec.engine

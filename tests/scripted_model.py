@@ -17,9 +17,9 @@ from gateway.generation import (
     ServedModel,
     TextDelta,
     TokenizedPrompt,
-    ToolFragment,
     Usage,
 )
+from gateway.tools.calls import ToolFragment
 
 Deltas = Sequence[TextDelta]
 

@@ -6,10 +6,10 @@ from gateway.tokenizer import Tokenizer
 from grammar.engines import load_engine
 from grammar.errors import ConstraintTooExpensive
 from grammar.matcher import GrammarEngine, Vocabulary
+from grammar.probe import ProbeReport
 from grammar.spec import ConstraintSpec
 from runtime.text_assets import TextAssets
 from tests.byte_tokenizer import byte_assets, with_added_tokens
-from tests.fake_constraint_probe import FakeReport
 
 # As Qwen has them: added, and not special.
 HERMES_TOKENS = ("<tool_call>", "</tool_call>")
@@ -48,10 +48,10 @@ class EngineProbe:
         self._costly = costly
         self.checked: list[ConstraintSpec] = []
 
-    async def check(self, spec: ConstraintSpec) -> FakeReport:
+    async def check(self, spec: ConstraintSpec) -> ProbeReport:
         self.checked.append(spec)
         if self._costly in spec.value:
             raise ConstraintTooExpensive("2.0 s")
         prepared = self._engine.prepare(spec)
         self._engine.build(prepared)
-        return FakeReport(cached=False, compile_ms=1.5, prepared=prepared)
+        return ProbeReport(cached=False, compile_ms=1.5, prepared=prepared)

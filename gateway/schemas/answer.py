@@ -1,13 +1,13 @@
 """What every kind of answer has: its identity, and a finished choice before it takes wire shape."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import msgspec
 
 from gateway.errors import GatewayError
-from gateway.generation import ChoiceFinished, LogprobEntry, TextDelta, ToolFragment, Usage
+from gateway.generation import ChoiceFinished, LogprobEntry, TextDelta, Usage
+from gateway.tools.calls import CollectedCall, collect
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,15 +24,6 @@ class AnswerHead:
     includes_usage: bool = False
     service_tier: str | None = None
     metadata: dict[str, str] | None = None
-
-
-@dataclass(eq=False, slots=True)
-class CollectedCall:
-    """A tool call of a choice, while its pieces come."""
-
-    call_id: str
-    name: str
-    arguments: str = ""
 
 
 @dataclass(eq=False, slots=True)
@@ -68,13 +59,7 @@ class ChoiceResult:
         self.token_ids.extend(delta.token_ids)
         if delta.prompt_token_ids is not None:
             self.prompt_token_ids = delta.prompt_token_ids
-        self._add_calls(delta.tool_calls)
-
-    def _add_calls(self, fragments: Iterable[ToolFragment]) -> None:
-        for fragment in fragments:
-            if fragment.call_id is not None and fragment.name is not None:
-                self.tool_calls.append(CollectedCall(fragment.call_id, fragment.name))
-            self.tool_calls[fragment.index].arguments += fragment.arguments
+        collect(self.tool_calls, delta.tool_calls)
 
 
 class Presenter(Protocol):

@@ -8,10 +8,11 @@ from typing import Literal
 import msgspec
 
 from gateway.errors import GatewayError
-from gateway.generation import ChoiceFinished, LogprobEntry, TextDelta, ToolFragment, Usage
+from gateway.generation import ChoiceFinished, LogprobEntry, TextDelta, Usage
 from gateway.schemas.answer import AnswerHead, ChoiceResult
 from gateway.schemas.usage import UsageBody
 from gateway.sse import DONE, error_frame
+from gateway.tools.calls import ToolFragment
 
 _encode = msgspec.json.encode
 

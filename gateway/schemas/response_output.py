@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from gateway.errors import ServerError
-from gateway.generation import FinishReason, LogprobEntry, TextDelta, ToolFragment
+from gateway.generation import FinishReason, LogprobEntry, TextDelta
 from gateway.schemas.chat_response import chat_logprobs
 from gateway.schemas.response_items import (
     CallItem,
@@ -18,6 +18,7 @@ from gateway.schemas.response_items import (
     ReasoningText,
     output_id,
 )
+from gateway.tools.calls import ToolFragment
 
 RunKind = Literal["reasoning", "message", "function_call"]
 

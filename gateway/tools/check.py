@@ -4,7 +4,7 @@ was asked for is validated, as every other strict answer is."""
 from collections.abc import Iterable
 
 from gateway.answer_check import AnswerChecks
-from gateway.generation import ToolRequest
+from gateway.tools.calls import ToolRequest
 from grammar.spec import ConstraintSpec
 
 

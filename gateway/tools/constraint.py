@@ -10,14 +10,16 @@ from typing import Literal, Protocol
 
 import msgspec
 
+from gateway.constraint_checker import ConstraintChecker
 from gateway.engine_faults import RETRY_AFTER_S
 from gateway.errors import InvalidConstraint, InvalidRequest, Overloaded
-from gateway.generation import Tool, ToolRequest
+from gateway.tools.calls import Tool, ToolRequest
 from gateway.tools.dialect import Dialect
 from gateway.tools.families import HERMES
 from gateway.tools.malformed import is_malformed
 from gateway.tools.parser import ToolTextParser
 from grammar.errors import ConstraintTooExpensive, GrammarError, UnsupportedConstraint
+from grammar.probe import ProbeReport
 from grammar.schema_document import steps_of
 from grammar.spec import ConstraintSpec, PreparedConstraint
 from grammar.special_texts import is_hidden
@@ -29,23 +31,6 @@ MAX_CALLS = 64
 # So many tools are found out one by one to have schemas that cannot be compiled.
 MAX_SINGLE_TRIES = 4
 ANY_OBJECT = '{"type":"object"}'
-
-
-class ProbeReport(Protocol):
-    """What grammar.probe says of a constraint that compiles."""
-
-    @property
-    def cached(self) -> bool: ...
-    @property
-    def compile_ms(self) -> float: ...
-    @property
-    def prepared(self) -> PreparedConstraint: ...
-
-
-class Probe(Protocol):
-    """grammar.probe.ConstraintProbe, as far as it matters here."""
-
-    async def check(self, spec: ConstraintSpec) -> ProbeReport: ...
 
 
 class AddedTokens(Protocol):
@@ -84,7 +69,7 @@ class ToolPlan:
 
 
 async def prepare_tools(
-    probe: Probe,
+    probe: ConstraintChecker,
     request: ToolRequest,
     dialect: Dialect,
     *,
@@ -212,7 +197,7 @@ class _Form:
 class _Attempts:
     """Tries a constraint out, with ever fewer schemas in it where one cannot be compiled."""
 
-    def __init__(self, probe: Probe, form: _Form, *, answer_param: str) -> None:
+    def __init__(self, probe: ConstraintChecker, form: _Form, *, answer_param: str) -> None:
         self._probe = probe
         self._form = form
         self._tools = form.request.tools

@@ -4,21 +4,23 @@ Owned by one choice of an answer. The grammar makes calls exact; this takes any 
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 
-from gateway.generation import ToolFragment
 from gateway.tools.arguments import Arguments, new_arguments
+from gateway.tools.calls import ToolFragment
 from gateway.tools.dialect import Dialect
 from gateway.tools.layouts import DialectLayout, Found, Layout, Verdict, WrappedLayout
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedText:
-    """What is settled: content, and pieces of calls that come after it."""
+    """What is settled: content, and pieces of calls that come after it. `cut` is content too, at
+    the very end: what there is of a block that has no call yet."""
 
     content: str = ""
     fragments: tuple[ToolFragment, ...] = ()
+    cut: str = ""
 
 
 class _State(Enum):
@@ -53,6 +55,8 @@ class ToolTextParser:
         self._dialect = dialect
         self._new_call_id = new_call_id or dialect.new_call_id
         self._by_token = by_token
+        # Without a trigger a text that is held back may be no call.
+        self._begins_calls = at_start or dialect.trigger is not None
         self._layout: Layout = DialectLayout(dialect, names)
         self._wrapped: WrappedLayout | None = None
         if dialect.wrapping is not None and not at_start:
@@ -100,9 +104,13 @@ class ToolTextParser:
         if self._arguments is not None:
             self._add_arguments(self._arguments.finish())
             self._arguments = None
+        rest = ""
         if not self._num_calls or self._state in (_State.TEXT, _State.REST):
-            self._add_content(self._gap + self._held)
+            rest = self._gap + self._held
             self._gap = self._held = ""
+        if self._state is _State.BEGIN and self._begins_calls:
+            return replace(self._take(), cut=rest)
+        self._add_content(rest)
         return self._take()
 
     def _step(self) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from gateway.errors import InvalidConstraint, InvalidRequest
-from gateway.generation import Tool, ToolMode, ToolRequest
+from gateway.tools.calls import Tool, ToolMode, ToolRequest
 
 # A structural tag has as many tags. OpenAI takes 128, which agents with a few MCP servers exceed.
 MAX_TOOLS = 1024

@@ -9,18 +9,12 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.generation import (
-    ChoiceFinished,
-    FinishReason,
-    LogprobEntry,
-    TextDelta,
-    ToolFragment,
-    Usage,
-)
+from gateway.generation import ChoiceFinished, FinishReason, LogprobEntry, TextDelta, Usage
 from gateway.schemas.answer import AnswerHead
 from gateway.schemas.responses_presenter import ResponsesPresenter
 from gateway.schemas.responses_request import ResponsesRequest
 from gateway.schemas.responses_response import begun_response
+from gateway.tools.calls import ToolFragment
 from tests.responses_machine import check_ended, check_responses_stream
 
 HEAD = AnswerHead("resp_0a", created=1, model="m", system_fingerprint="fp", num_choices=1)

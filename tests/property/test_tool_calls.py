@@ -10,7 +10,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from gateway.detokenizer import Detokenizer
-from gateway.generation import Tool, ToolMode, ToolRequest
+from gateway.tools.calls import Tool, ToolMode, ToolRequest
 from gateway.tools.constraint import ToolPlan, prepare_tools
 from gateway.tools.dialect import Dialect
 from gateway.tools.families import (

@@ -7,12 +7,13 @@ import msgspec
 import pytest
 
 from gateway.errors import ConstraintUnmet, DeadlineExceeded, EngineDied, GatewayError, RateLimited
-from gateway.generation import ChoiceFinished, LogprobEntry, TextDelta, ToolFragment, Usage
+from gateway.generation import ChoiceFinished, LogprobEntry, TextDelta, Usage
 from gateway.schemas.answer import AnswerHead
 from gateway.schemas.responses_presenter import ResponsesPresenter
 from gateway.schemas.responses_request import ResponsesRequest
 from gateway.schemas.responses_response import begun_response
 from gateway.sse import PING
+from gateway.tools.calls import ToolFragment
 from tests.responses_machine import StreamedResponse, check_responses_stream, read_events
 
 USAGE = Usage(7, 3, 5, retried_tokens=4, reasoning_tokens=1)

@@ -7,7 +7,7 @@ import pytest
 
 from gateway.answer_check import AnswerChecks
 from gateway.errors import GatewayError, InvalidRequest, Overloaded
-from gateway.generation import Tool, ToolMode, ToolRequest
+from gateway.tools.calls import Tool, ToolMode, ToolRequest
 from gateway.tools.check import ToolCheck
 from gateway.tools.constraint import MAX_CALLS, MAX_SINGLE_TRIES, ToolPlan, prepare_tools
 from gateway.tools.dialect import Dialect

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from gateway.generation import ToolFragment
+from gateway.tools.calls import ToolFragment
 from gateway.tools.dialect import Dialect
 from gateway.tools.families import (
     GRANITE,
@@ -58,7 +58,7 @@ def joined(*parts: ParsedText) -> tuple[str, list[tuple[str, str]]]:
             assert fragment.name is None
             assert fragment.arguments
             calls[-1] = (calls[-1][0], calls[-1][1] + fragment.arguments)
-    return "".join(part.content for part in parts), calls
+    return "".join(part.content + part.cut for part in parts), calls
 
 
 def parsed(
@@ -239,6 +239,17 @@ def test_literals_of_python_become_json(text: str, arguments: str) -> None:
         "",
         [("weather", arguments), ("now", "{}")],
     )
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_what_is_cut_before_a_call_is_told_from_text(dialect: Dialect) -> None:
+    forced = parser(dialect, at_start=True)
+    text = dialect.opening + dialect.forms[0].before
+    assert forced.feed(text).content == ""
+    assert forced.finish().cut == text
+    free = parser(dialect)
+    free.feed("[f" if dialect.trigger is None else "a <")
+    assert free.finish().cut == ""
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
