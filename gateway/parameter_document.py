@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from gateway.parameter_table import PARAMETERS, SERVED, Action, Endpoint, Parameter
+from gateway.parameter_table import PARAMETERS, Action, Endpoint, Parameter
 
 _HEAD = """# Request parameters
 
@@ -25,7 +25,7 @@ This page is written by `python -m gateway.parameter_document > docs/parameters.
 
 def document() -> str:
     """The whole page."""
-    return "\n".join((_HEAD, *(line for one in Endpoint if one in SERVED for line in _part(one))))
+    return "\n".join((_HEAD, *(line for one in Endpoint for line in _part(one))))
 
 
 def _part(endpoint: Endpoint) -> Iterator[str]:

@@ -19,19 +19,6 @@ class Endpoint(enum.StrEnum):
     DETOKENIZE = "/detokenize"
 
 
-# The rows of the others say what their endpoints would need; their paths answer 404.
-SERVED = frozenset(
-    {
-        Endpoint.CHAT,
-        Endpoint.COMPLETIONS,
-        Endpoint.RESPONSES,
-        Endpoint.EMBEDDINGS,
-        Endpoint.TOKENIZE,
-        Endpoint.DETOKENIZE,
-    }
-)
-
-
 class Action(enum.StrEnum):
     """IGNORED: accepted, without effect, and named in the x-radixgate-ignored header."""
 
@@ -200,7 +187,7 @@ PARAMETERS: tuple[Parameter, ...] = (
     *_refused(_ALL, "mirostat mirostat_* dry_* xtc_*", _NO_SAMPLER, harmless=(0,)),
     *_refused(_ALL, "use_beam_search", _NO_SAMPLER, harmless=(False,)),
     *_refused(_ALL, "length_penalty", _NO_SAMPLER, harmless=(1,)),
-    *_refused(_ALL, "prompt_logprobs", "Prompts are not scored."),
+    *_refused(_ALL, "prompt_logprobs", "Use echo and logprobs of completions."),
     *_ignored(_ALL, "typical_p repeat_last_n n_probs", "The sampler has no such control."),
     # Extras: text and tokens
     *_ignored(_ALL, "spaces_between_special_tokens", "Special tokens are written as they are."),
@@ -214,7 +201,7 @@ PARAMETERS: tuple[Parameter, ...] = (
     # Extras: running and routing
     *_refused(_ALL, "lora_path", "There are no adapters."),
     *_refused(_ALL, "kv_transfer_params vllm_xargs", "It belongs to another engine."),
-    *_ignored(_ALL, "priority", "Requests are served in the order of their arrival."),
+    *_ignored(_ALL, "priority", "The server decides who comes next."),
     *_ignored(
         _ALL,
         "session_id id_slot t_max_predict_ms return_progress sse_ping_interval response_fields",

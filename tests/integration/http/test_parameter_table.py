@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gateway.parameter_table import PARAMETERS, SERVED, Action, Endpoint, Parameter
+from gateway.parameter_table import PARAMETERS, Action, Endpoint, Parameter
 from runtime.messages import Submit
 from tests.byte_tokenizer import CHATML, byte_assets
 from tests.fake_token_engine import hello
@@ -143,13 +143,13 @@ ELSEWHERE = {Endpoint.EMBEDDINGS, Endpoint.TOKENIZE, Endpoint.DETOKENIZE}
 Row = tuple[Endpoint, Parameter]
 
 
-def rows(action: Action, *, served: bool = True) -> list[Any]:
+def rows(action: Action) -> list[Any]:
     return [
         pytest.param((endpoint, row), id=f"{endpoint.name} {row.name}")
         for row in PARAMETERS
         if row.action is action
         for endpoint in sorted(row.endpoints)
-        if (endpoint in SERVED) is served and endpoint not in ELSEWHERE
+        if endpoint not in ELSEWHERE
     ]
 
 
@@ -233,14 +233,6 @@ async def test_refused_parameter_that_asks_for_nothing_is_accepted(case: Row) ->
         response = await post(endpoint, {row.name.replace("*", "x"): value})
         assert response.status_code == 200, response.text
         assert "x-radixgate-ignored" not in response.headers
-
-
-@pytest.mark.parametrize("case", rows(Action.REFUSED, served=False))
-async def test_parameters_of_endpoints_that_are_not_served_meet_a_404(case: Row) -> None:
-    endpoint, row = case
-    async with in_process(make_gateway()) as client:
-        response = await client.post(endpoint, json={row.name: "some"})
-    assert (response.status_code, error_of(response)["code"]) == (404, "unknown_url")
 
 
 async def test_best_of_may_agree_with_n() -> None:

@@ -6,7 +6,7 @@ import pytest
 from pydantic import BaseModel
 
 from gateway.errors import InvalidRequest
-from gateway.parameter_table import PARAMETERS, SERVED, Action, Endpoint
+from gateway.parameter_table import PARAMETERS, Action, Endpoint
 from gateway.parameters import MAX_NAME_LEN, MAX_NAMED, ParameterRules, ignored_header
 from gateway.schemas.chat_request import ChatCompletionRequest
 from gateway.schemas.completion_request import CompletionRequest
@@ -22,7 +22,7 @@ MODELS: dict[Endpoint, type[BaseModel]] = {
     Endpoint.TOKENIZE: TokenizeRequest,
     Endpoint.DETOKENIZE: DetokenizeRequest,
 }
-GENERATING = SERVED - {Endpoint.EMBEDDINGS, Endpoint.TOKENIZE, Endpoint.DETOKENIZE}
+GENERATING = (Endpoint.CHAT, Endpoint.COMPLETIONS, Endpoint.RESPONSES)
 
 
 def test_no_endpoint_has_a_name_twice() -> None:
@@ -31,7 +31,7 @@ def test_no_endpoint_has_a_name_twice() -> None:
         assert len(names) == len(set(names))
 
 
-@pytest.mark.parametrize("endpoint", sorted(SERVED))
+@pytest.mark.parametrize("endpoint", list(Endpoint))
 def test_implemented_rows_are_fields_of_the_wire_model(endpoint: Endpoint) -> None:
     rows = {
         row.path[0]
