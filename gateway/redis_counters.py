@@ -27,14 +27,25 @@ local requests_asked, tokens_asked = tonumber(ARGV[3]), tonumber(ARGV[4])
 local hold_id, lease = ARGV[5], tonumber(ARGV[6])
 local settled_hold, tokens_used, requests_back = ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9])
 
+-- What none of our servers wrote counts as nothing: it would fail this script each time.
+local function keep_only(kind, key)
+  if redis.call('TYPE', key).ok ~= kind then redis.call('DEL', key) end
+end
+local function amount(text)
+  local value = tonumber(text)
+  return value and value >= 0 and value < 1e14 and value or 0
+end
+keep_only('hash', buckets)
+keep_only('zset', holds)
+
 local time = redis.call('TIME')
 local now = tonumber(time[1]) + tonumber(time[2]) / 1000000
 local stored = redis.call('HMGET', buckets, 'r', 't', 'at')
-local elapsed = math.max(0, now - (tonumber(stored[3]) or now))
+local elapsed = math.max(0, now - amount(stored[3]))
 
 local function drained(level, limit)
   if limit == 0 then return 0 end
-  return math.max(0, (tonumber(level) or 0) - limit / 60 * elapsed)
+  return math.max(0, amount(level) - limit / 60 * elapsed)
 end
 local function fits(level, amount, limit)
   return limit == 0 or amount == 0 or level + amount <= limit + tonumber(ARGV[10])
@@ -51,7 +62,7 @@ tokens = tokens + tokens_used
 redis.call('ZREMRANGEBYSCORE', holds, '-inf', now)
 local held = 0
 for _, member in ipairs(redis.call('ZRANGE', holds, 0, -1)) do
-  held = held + tonumber(string.match(member, '^%d+'))
+  held = held + amount(string.match(member, '^%d+'))
 end
 
 local granted = 0

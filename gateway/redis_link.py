@@ -8,6 +8,7 @@ The caller catches RedisUnavailable and goes on without Redis. Used by the event
 
 import asyncio
 import logging
+import math
 import re
 import time
 from collections.abc import Awaitable, Callable
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 
 PREFIX = "radixgate"
 TIMEOUT_S = 0.1
-# After a failure nothing is asked for this long, then one call tries; twice as long if it fails.
+# After a failure nothing is asked for this long, then one call tries; twice as long if it fails, or
+# if another one does soon after: a Redis that is full answers what reads and refuses what writes.
 FIRST_PAUSE_S = 1.0
 MAX_PAUSE_S = 30.0
 _MAX_CONNECTIONS = 32
@@ -57,6 +59,8 @@ class RedisLink:
         self._clock = clock
         self._on_failure = on_failure
         self._pause_s = 0.0
+        self._last_pause_s = 0.0
+        self._up_since = -math.inf
         self._retry_at = 0.0
         self._is_trying = False
 
@@ -97,7 +101,8 @@ class RedisLink:
             self._is_trying = self._is_trying and not is_trial
         if is_trial:
             _logger.info("Redis answers again")
-            self._pause_s = 0.0
+            self._last_pause_s, self._pause_s = self._pause_s, 0.0
+            self._up_since = self._clock()
         return result
 
     async def start(self) -> None:
@@ -128,7 +133,9 @@ class RedisLink:
             _logger.warning("Redis does not answer (%s); going on without it", _reason(error))
         elif not is_trial:  # it was sent before the breaker knew
             return
-        self._pause_s = min(MAX_PAUSE_S, max(FIRST_PAUSE_S, 2 * self._pause_s))
+        is_again = self.is_up and self._clock() - self._up_since < MAX_PAUSE_S
+        last_pause_s = self._last_pause_s if is_again else self._pause_s
+        self._pause_s = min(MAX_PAUSE_S, max(FIRST_PAUSE_S, 2 * last_pause_s))
         self._retry_at = self._clock() + self._pause_s
 
 

@@ -84,10 +84,17 @@ class RedisResponses:
         await self._link.call(command, timeout_s=REDIS_TIMEOUT_S)
 
     async def get(self, tenant: str, response_id: str) -> bytes | None:
+        from redis.exceptions import ResponseError
+
         key = _key(tenant, response_id)
 
         async def command(redis: "Redis") -> object:
-            return await redis.getex(key, px=self._ttl_ms)
+            try:
+                return await redis.getex(key, px=self._ttl_ms)
+            except ResponseError as error:
+                if "WRONGTYPE" not in str(error):
+                    raise
+                return None  # none of our servers wrote it
 
         value = await self._link.call(command, timeout_s=REDIS_TIMEOUT_S)
         return value if isinstance(value, bytes) else None

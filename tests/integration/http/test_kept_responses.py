@@ -265,3 +265,19 @@ async def test_what_redis_keeps_ends_by_itself(valkey: ValkeyServer) -> None:
         left_ms = await server.pttl(key)
     assert key.decode().endswith(body["id"])
     assert 40_000 < left_ms <= 50_000
+
+
+async def test_what_no_server_wrote_into_redis_is_an_unknown_response(
+    valkey: ValkeyServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    gateway = make_gateway(redis_url=valkey.url)
+    async with in_process(gateway) as client, redis.asyncio.from_url(valkey.url) as server:
+        path = f"{RESPONSES}/{(await create(client))['id']}"
+        (key,) = [key async for key in server.scan_iter()]
+        await server.set(key, "foreign")
+        assert (await client.get(path)).status_code == 404
+        await server.delete(key)
+        await server.hset(key, "a", "b")
+        assert (await client.get(f"{path}/input_items")).status_code == 404
+        assert (await client.get(f"{RESPONSES}/{(await create(client))['id']}")).status_code == 200
+    assert "going on without it" not in caplog.text

@@ -230,3 +230,37 @@ def test_what_has_drained_by_itself_is_not_given_back() -> None:
     assert returned_share(6, 5.0) == 0.5
     assert returned_share(6, 11.0) == 0.0
     assert returned_share(None, 11.0) == 1.0
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf", "1e308", "-5", "x", ""])
+@pytest.mark.parametrize("field", ["r", "t", "at"])
+async def test_levels_that_no_server_wrote_into_redis_count_as_nothing(
+    valkey: ValkeyServer, field: str, value: str
+) -> None:
+    counters = InRedis(valkey)
+    key = "radixgate:rate:{t}:buckets"
+    await counters.link.call(lambda redis: redis.hset(key, field, value))
+    standing = await counters.take(Asked(requests=1, tokens=5, hold_id="a"))
+    assert standing == Standing(is_granted=True, requests=1, tokens=5)
+    await counters.close()
+
+
+@pytest.mark.parametrize("part", ["buckets", "holds"])
+async def test_keys_that_no_server_wrote_into_redis_are_replaced(
+    valkey: ValkeyServer, part: str
+) -> None:
+    counters = InRedis(valkey)
+    await counters.link.call(lambda redis: redis.set(f"radixgate:rate:{{t}}:{part}", "foreign"))
+    await counters.take(Asked(requests=1, tokens=5, hold_id="a"))
+    standing = await counters.take(NOTHING_ASKED)
+    assert standing.tokens == 5
+    assert 0.9 < standing.requests <= 1
+    await counters.close()
+
+
+async def test_a_hold_that_no_server_wrote_into_redis_holds_nothing(valkey: ValkeyServer) -> None:
+    counters = InRedis(valkey)
+    holds = "radixgate:rate:{t}:holds"
+    await counters.link.call(lambda redis: redis.zadd(holds, {"foreign": 9e12}))
+    assert (await counters.take(Asked(tokens=5, hold_id="a"))).tokens == 5
+    await counters.close()

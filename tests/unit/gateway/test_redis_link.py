@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -32,6 +33,10 @@ async def ping(redis: Any) -> Any:
 
 async def never(_redis: Any) -> None:
     await asyncio.Event().wait()
+
+
+async def unknown(redis: Any) -> Any:
+    return await redis.execute_command("NOCOMMAND")
 
 
 async def refused(link: RedisLink, command: Any = ping) -> str:
@@ -90,6 +95,27 @@ async def test_pauses_grow_to_a_limit_and_the_log_has_one_line(
         assert await refused(link) != "it failed a moment ago"
         expected = min(MAX_PAUSE_S, 2 * expected)
     assert len(caplog.records) == 1
+
+
+async def test_a_server_that_refuses_some_calls_only_is_left_alone_ever_longer(
+    valkey: ValkeyServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = Clock()
+    link = RedisLink(valkey.url, timeout_s=5, clock=clock)
+    for _ in range(300):  # as two kinds of callers do for five minutes
+        for command in (ping, unknown):
+            with suppress(RedisUnavailable):
+                await link.call(command)
+        clock.now += 1
+    # After 1, 2, 4, 8, 16 seconds and then every 30.
+    assert 10 <= caplog.text.count("going on without it") <= 15
+    clock.now += MAX_PAUSE_S
+    await link.call(ping)
+    clock.now += MAX_PAUSE_S
+    assert "unknown command" in await refused(link, unknown)
+    clock.now += FIRST_PAUSE_S  # it was well for so long that this is a failure of its own
+    await link.call(ping)
+    await link.close()
 
 
 async def test_silent_server_costs_its_bound_and_no_more(valkey: ValkeyServer) -> None:
