@@ -280,7 +280,8 @@ class GenerationRun:
         for news in (event,) if prompt.part is None else prompt.part.take(event):
             if isinstance(news, TextDelta):
                 told.append(news)
-            else:
+            # Of events that waited together one may have ended its choice.
+            elif not prompt.choices[news.choice].is_finished:
                 told += self._take_tokens(prompt, prompt.choices[news.choice], news)
         return told
 

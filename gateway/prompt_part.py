@@ -1,7 +1,9 @@
 """What an answer has of its prompt: its token ids, its echo, its scores. One per prompt that asks
 for any of it, owned by GenerationRun."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
 
 from gateway.detokenizer import Detokenizer
 from gateway.generation import GenerationRequest, LogprobEntry, TextDelta, TextPrompt
@@ -64,20 +66,39 @@ class PromptPart:
 
     def _text(self) -> str:
         """As the client wrote it; token ids as they decode."""
-        if isinstance(self._prompt, TextPrompt) and self._prompt.text is not None:
-            is_cut = self._request.truncate_prompt_tokens is not None
-            if not is_cut:
-                return self._prompt.text
-        detokenizer = Detokenizer(self._tokenizer)
+        written = self._written()
+        if written is not None:
+            return written
+        detokenizer = Detokenizer(self._tokenizer, keeps_special=self._request.text.keeps_special)
         pieces = [detokenizer.feed(token_id) for token_id in self._token_ids]
         return "".join((*pieces, detokenizer.flush()))
 
+    def _written(self) -> str | None:
+        """The client's own text, all of which is the prompt."""
+        is_cut = self._request.truncate_prompt_tokens is not None
+        return self._prompt.text if isinstance(self._prompt, TextPrompt) and not is_cut else None
+
     def _scored(self, scores: Sequence[TokenLogprob]) -> tuple[LogprobEntry, ...]:
         first, *others = self._token_ids
-        return (
+        entries = (
             self._entries.unscored(first),
             *(self._entries.of(*pair) for pair in zip(others, scores, strict=True)),
         )
+        written = self._written()
+        return entries if written is None else tuple(self._as_written(entries, written.encode()))
+
+    def _as_written(self, entries: Iterable[LogprobEntry], text: bytes) -> Iterator[LogprobEntry]:
+        """With the bytes that each token has in the text, which has the control tokens that a
+        client wrote, and neither those nor the space that the tokenizer put in front."""
+        start = 0
+        for token_id, entry in zip(self._token_ids, entries, strict=True):
+            raw = self._tokenizer.token_bytes(token_id)
+            if not text.startswith(raw, start):
+                is_space = raw[:1] == b" " and text.startswith(raw[1:], start)
+                raw = raw[1:] if is_space else entry.raw
+                raw = b"" if self._tokenizer.is_special(token_id) else raw
+            start += len(raw)
+            yield msgspec.structs.replace(entry, raw=raw)
 
 
 def wants_part(request: GenerationRequest) -> bool:

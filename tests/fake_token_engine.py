@@ -54,7 +54,8 @@ class FakeTokenEngine:
     has not ended. `hold(point)` makes requests wait in the queue, or after their first token,
     until `release()`. `fault` ends each choice with that error, after `fault_after` tokens
     (None = in the queue, before admission).
-    `unavailable` makes submit() raise. `cached_tokens` is what cache.match reports.
+    `unavailable` makes submit() raise. `cached_tokens` is what cache.match reports. A first
+    choice's tokens, and its prompt's scores, come `first_choice_delay` events after the others'.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class FakeTokenEngine:
         self.fault_after: int | None = None
         self.unavailable: str | None = None
         self.cached_tokens = 0
+        self.first_choice_delay = 0
         self._held_at: HoldPoint | None = None
         self._released = asyncio.Event()
 
@@ -145,6 +147,8 @@ class FakeTokenEngine:
             events.append(TokenEvent(request_id=request.request_id, choice=choice, seq=1))
         if choice == 0:
             events[1] = _scored(events[1], request)
+            blank = TokenEvent(request_id=request.request_id, choice=0, seq=1)
+            events[1:1] = [blank] * self.first_choice_delay
         return self._with_end(
             request, events=events, is_stopped=is_stopped, num_tokens=len(token_ids)
         )

@@ -96,6 +96,41 @@ async def test_a_streamed_echo_is_the_same_text_with_the_same_scores(body: dict[
         assert told.logprobs == [choice["logprobs"]["tokens"] for choice in whole]
 
 
+async def test_a_choice_that_stops_while_its_prompt_is_scored_says_nothing_after_it() -> None:
+    """Its tokens wait for the scores, which come with another choice, and there are too many."""
+    gateway = make_gateway(two_texts)
+    gateway.engine.first_choice_delay = 3
+    body = completion("ab", echo=True, logprobs=0, n=2, stop=["n"], stream=True)
+    streamed = await answer(gateway, {**body, "stream_options": {"include_usage": True}})
+    told = check_completion_stream(streamed.content, num_choices=2, includes_usage=True)
+    assert told.texts == ["abyes", "ab"]
+    assert told.usage is not None
+    assert told.usage["completion_tokens"] == len("yes") + 1 + len("n")
+
+
+@pytest.mark.parametrize(
+    ("body", "text", "offsets"),
+    [
+        (completion("<|im_start|>a"), "<|im_start|>aHe", [0, 0, 12, 13, 14]),
+        (completion(""), "He", [0, 0, 1]),
+        (completion("", skip_special_tokens=False), "He", [0, 0, 1]),
+        (completion([IM_START, 97]), "aHe", [0, 0, 1, 2]),
+        (
+            completion([IM_START, 97], skip_special_tokens=False),
+            "<|im_start|>aHe",
+            [0, 12, 13, 14],
+        ),
+    ],
+)
+async def test_offsets_are_those_of_the_echo_whatever_control_tokens_there_are(
+    body: dict[str, Any], text: str, offsets: list[int]
+) -> None:
+    gateway = make_gateway(assets=byte_assets(add_bos=True))
+    (choice,) = await choices({**body, "echo": True, "logprobs": 0, "max_tokens": 2}, gateway)
+    assert (choice["text"], choice["logprobs"]["text_offset"]) == (text, offsets)
+    assert len(choice["logprobs"]["tokens"]) == len(offsets)
+
+
 async def test_a_limit_of_zero_is_for_echo_only() -> None:
     response = await answer(make_gateway(), completion("a", max_tokens=0))
     error = error_of(response)

@@ -195,6 +195,15 @@ async def test_a_stop_string_ends_text_and_no_call() -> None:
     assert choice["message"]["content"] == "one"
 
 
+@pytest.mark.parametrize("tool_choice", ["auto", "required"])
+async def test_a_stop_string_ends_no_call_that_is_cut_before_its_name(tool_choice: str) -> None:
+    """Nor is it then called complete."""
+    gateway = says(ONE)
+    cut = '<tool_call>\n{"name": "fore'
+    choice = await choice_of(gateway, stop=["name"], max_tokens=len(cut), tool_choice=tool_choice)
+    assert (choice["message"]["content"], choice["finish_reason"]) == (cut, "length")
+
+
 async def test_log_probabilities_are_those_of_the_content() -> None:
     choice = await choice_of(says("Hm.\n" + ONE), logprobs=True)
     raw = [byte for entry in choice["logprobs"]["content"] for byte in entry["bytes"]]
