@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from runtime.messages import Sampling, Submit
-from tests.byte_tokenizer import END_OF_TEXT, IM_START, byte_assets
+from tests.byte_tokenizer import CHATML, END_OF_TEXT, IM_START, byte_assets
 from tests.gateway_harness import (
     CHAT,
     COMPLETIONS,
@@ -251,6 +251,35 @@ async def test_effort_and_template_variables_reach_the_template(path: str) -> No
     assert prompts == [b"hi|low|True|today", b"hi||False|"]
 
 
+TOOL = {"type": "function", "function": {"name": "look", "description": "Looks."}}
+# And whether the prompt is another one for it.
+SHOWN: tuple[tuple[dict[str, Any], bool], ...] = (
+    ({"tools": [TOOL]}, True),
+    ({"tools": [TOOL], "tool_choice": "none"}, False),
+    ({"tools": [TOOL], "parallel_tool_calls": False}, True),
+    ({"reasoning_effort": "low"}, True),
+    ({"chat_template_kwargs": {"date": "today"}}, True),
+    ({"continue_final_message": True}, True),
+    ({"add_generation_prompt": False}, True),
+    ({"add_special_tokens": True}, True),
+)
+
+
+async def test_a_conversation_is_counted_as_it_would_be_answered() -> None:
+    template = CHATML + "{{ tools }}" + TEMPLATE.removeprefix(TEMPLATE.partition("|")[0])
+    gateway = make_gateway(assets=byte_assets(chat_template=template, add_bos=True))
+    assert gateway.engine.info is not None
+    gateway.engine.info = msgspec.structs.replace(gateway.engine.info, max_model_len=2048)
+    async with in_process(gateway) as client:
+        messages = chat()["messages"]
+        plain = (await client.post("/tokenize", json={"messages": messages})).json()["tokens"]
+        for parameters, differs in SHOWN:
+            counted = await client.post("/tokenize", json={"messages": messages, **parameters})
+            assert (await client.post(CHAT, json=chat(**parameters))).status_code == 200
+            assert counted.json()["tokens"] == gateway.engine.submitted[-1].prompt_token_ids
+            assert (counted.json()["tokens"] != plain) is differs, parameters
+
+
 @pytest.mark.parametrize("path", BODIES)
 async def test_the_first_token_of_a_document_is_added_as_asked(path: str) -> None:
     gateway = make_gateway(assets=byte_assets(add_bos=True))
@@ -398,6 +427,25 @@ async def test_the_choice_of_tools_of_a_response_is_a_constraint(parallel: bool)
     answer = (await post(gateway, RESPONSES, tools=FLAT, tool_choice="none")).json()
     assert [item["type"] for item in answer["output"]] == ["message"]
     assert len(gateway.probe.checked) == num_checked
+
+
+@pytest.mark.parametrize("strict", [True, False])
+async def test_a_strict_tool_of_a_response_is_held_to_its_schema(strict: bool) -> None:
+    gateway = make_gateway(
+        lambda _submit, _choice: list(
+            b'<tool_call>\n{"name": "now", "arguments": {"a": 1}}\n</tool_call>'
+        )
+    )
+    assert gateway.engine.info is not None
+    gateway.engine.info = msgspec.structs.replace(gateway.engine.info, max_model_len=2048)
+    closed = {"type": "object", "properties": {}, "additionalProperties": False}
+    tool = {"type": "function", "name": "now", "parameters": closed, "strict": strict}
+    async with in_process(gateway) as client:
+        answer = await client.post(RESPONSES, json=response(tools=[tool]))
+    if strict:
+        assert (answer.status_code, error_of(answer)["code"]) == (500, "constraint_failed")
+    else:
+        assert answer.json()["output"][0]["arguments"] == '{"a": 1}'
 
 
 async def test_an_empty_list_of_tools_is_no_tools() -> None:
