@@ -32,7 +32,7 @@ help:
 	@echo "make test       unit, property, integration tests"
 	@echo "make e2e        the tests on a real server, and with the clients people use"
 	@echo "make e2e-all    the same with more clients       make compatibility    renew docs/compatibility.md"
-	@echo "make test-models  real files of other architectures (1.4 GB) against transformers"
+	@echo "make test-models  real files of other architectures (1.4 GB): tokens, and tools in two agents' loops"
 	@echo "make test-gpu   the checks on an NVIDIA GPU, with one table of figures"
 	@echo "make lint types what CI checks                   make fmt    format the code"
 	@echo "make bench      speed, also beside another server: ARGS=\"--help\""

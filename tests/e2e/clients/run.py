@@ -30,11 +30,19 @@ class Report:
 
 def run_client(client: Client, target: Target) -> Report:
     """Raises: BuildError; RuntimeError where the check ends without a verdict on each feature."""
+    return report_of(client, run_script(client, client.platform.check, target))
+
+
+def run_script(client: Client, script: str, target: Target) -> str:
+    """What a script of the client's folder prints.
+
+    Raises: BuildError; RuntimeError for one that fails or hangs.
+    """
     folder = environment(client)
     with tempfile.TemporaryDirectory(prefix="radixgate-client-") as home:
         try:
             done = subprocess.run(
-                _command(client, folder),
+                _command(client, folder, script),
                 cwd=home,
                 env=_variables(target, Path(home)),
                 stdin=subprocess.DEVNULL,
@@ -46,13 +54,13 @@ def run_client(client: Client, target: Target) -> Report:
             raise RuntimeError(f"{client.name} hangs after {error.stdout!r}") from None
     if done.returncode != 0:
         raise RuntimeError(f"{client.name} ends with {done.returncode}:\n{done.stderr[-4000:]}")
-    return report_of(client, done.stdout)
+    return done.stdout
 
 
-def _command(client: Client, folder: Path) -> list[str]:
+def _command(client: Client, folder: Path, script: str) -> list[str]:
     if client.platform is Platform.NODE:
-        return ["node", str(folder / client.platform.check)]
-    return [str(python_of(folder)), str(client.folder / client.platform.check)]
+        return ["node", str(folder / script)]
+    return [str(python_of(folder)), str(client.folder / script)]
 
 
 def _variables(target: Target, home: Path) -> dict[str, str]:
