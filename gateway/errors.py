@@ -11,7 +11,7 @@ GatewayError                     status, type, code, param, message, headers
 ├── BodyTooLarge          413
 ├── UnsupportedMediaType  415
 ├── RateLimited           429    a key's own limit
-├── ConstraintUnmet       422    no answer passes its check, or none is left to the model
+├── ConstraintUnmet       400    no answer passes its check, or none is left to the model
 ├── ServerError           500
 │   ├── ConstraintViolated       the mask let through what it is there to keep out
 │   └── EngineDied        503    the runtime ended with the request in it
@@ -170,10 +170,10 @@ class ServerError(GatewayError):
 
 
 class ConstraintUnmet(GatewayError):
-    """Not the request's fault nor the server's. No 5xx, after which clients would ask for the same
-    again by themselves."""
+    """Found while it was answered. No 5xx, after which clients would ask for the same again by
+    themselves; and no 422, which clients of OpenAI do not expect."""
 
-    status = 422
+    status = 400
     type = "invalid_request_error"
     default_code = "constraint_failed"
 

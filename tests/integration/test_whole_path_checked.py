@@ -98,7 +98,7 @@ async def test_a_checked_answer_is_valid_whatever_the_model_says(
             assert choice["finish_reason"] in ("stop", "length")
             if choice["finish_reason"] == "stop":
                 assert validator.problem(choice["message"]["content"]) is None
-    assert statuses == [200, 422, 200]
+    assert statuses == [200, 400, 200]
 
 
 async def test_repetition_is_mended_and_what_it_cost_is_told(

@@ -125,7 +125,7 @@ async def test_a_checked_answer_that_is_never_valid_has_its_status(stream: bool)
     gateway = gateway_of("[7]", "[7,8]", "[7,8,9]", gaps=(GAP,), checked_retries=2)
     response = await post(gateway, asked(stream=stream))
     error = error_of(response)
-    assert (response.status_code, error["code"]) == (422, "constraint_failed")
+    assert (response.status_code, error["code"]) == (400, "constraint_failed")
     assert response.headers["x-radixgate-constraint"] == "checked"
     assert counted(gateway, "radixgate_constraint_retries_total") == 2
     assert counted(gateway, "radixgate_constraint_violations_total") == 0

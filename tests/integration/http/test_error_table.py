@@ -182,7 +182,7 @@ ROWS = {
         "UnsupportedMediaType", 415, INVALID, "unsupported_media_type", sending(b"{}", {})
     ),
     "no valid answer": Row(
-        "ConstraintUnmet", 422, INVALID, "constraint_failed", unmet,
+        "ConstraintUnmet", 400, INVALID, "constraint_failed", unmet,
         settings={"checked_retries": 0},
     ),
     "own limit": Row(

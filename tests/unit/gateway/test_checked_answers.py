@@ -190,7 +190,7 @@ async def test_an_answer_that_is_never_valid_is_an_error_and_never_the_text() ->
     wanted = request({"items": {"const": 5}})
     error = await failure(engine, wanted, retries=3)
     assert isinstance(error, ConstraintUnmet)
-    assert (error.status, error.code, error.is_refusal) == (422, "constraint_failed", False)
+    assert (error.status, error.code, error.is_refusal) == (400, "constraint_failed", False)
     assert len(wanted.retry_log) == 3
     assert engine.open_requests == set()
 

@@ -11,7 +11,7 @@ EXPECTED = {
     ErrorCode.OVERLOADED: (503, "server_is_overloaded", 1),
     ErrorCode.INVALID_REQUEST: (400, "invalid_value", None),
     ErrorCode.CONSTRAINT_FAILED: (500, "constraint_failed", None),
-    ErrorCode.NO_TOKEN_LEFT: (422, "constraint_failed", None),
+    ErrorCode.NO_TOKEN_LEFT: (400, "constraint_failed", None),
     ErrorCode.ENGINE_DIED: (503, "engine_died", 1),
     ErrorCode.INTERNAL: (500, "internal_error", None),
 }
