@@ -16,6 +16,7 @@ from gateway.constraint_request import constraint_request
 from gateway.conversation import Conversation
 from gateway.errors import InvalidRequest, NotFound
 from gateway.fitted_prompt import FittedGenerator, speak_of_input
+from gateway.http_path import READ_METHODS
 from gateway.middleware import JSONBody
 from gateway.parameter_table import Endpoint
 from gateway.parameters import ParameterRules
@@ -183,9 +184,9 @@ def responses_router(api: ResponsesApi) -> APIRouter:
     router.add_api_route("/v1/responses/input_tokens", api.count_input_tokens, methods=["POST"])
     router.add_api_route("/v1/responses/compact", api.compact, methods=["POST"])
     router.add_api_route(Endpoint.RESPONSES, api.create, methods=["POST"])
-    router.add_api_route(path, api.retrieve, methods=["GET"])
+    router.add_api_route(path, api.retrieve, methods=READ_METHODS)
     router.add_api_route(path, api.delete, methods=["DELETE"])
-    router.add_api_route(f"{path}/input_items", api.list_input_items, methods=["GET"])
+    router.add_api_route(f"{path}/input_items", api.list_input_items, methods=READ_METHODS)
     router.add_api_route(f"{path}/cancel", api.cancel, methods=["POST"])
     return router
 

@@ -103,6 +103,14 @@ async def test_only_what_runs_in_the_background_can_be_cancelled() -> None:
     assert "background" in error_of(known)["message"]
 
 
+@pytest.mark.parametrize("rest", ["", "/input_items"])
+async def test_what_is_kept_can_be_asked_after_without_its_body(rest: str) -> None:
+    async with in_process(make_gateway()) as client:
+        path = f"{RESPONSES}/{(await create(client))['id']}{rest}"
+        head, whole = await client.head(path), await client.get(path)
+    assert (head.status_code, head.headers["content-length"]) == (200, str(len(whole.content)))
+
+
 async def test_input_items_are_listed_in_pages() -> None:
     given = [{"role": "user", "content": str(number)} for number in range(5)]
     async with in_process(make_gateway()) as client:

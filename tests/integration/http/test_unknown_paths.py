@@ -78,8 +78,8 @@ async def test_long_path_is_not_repeated_in_full_nor_compared() -> None:
         ("OPTIONS", "/v1/models", "GET, HEAD"),
         ("POST", "/health", "GET, HEAD"),
         ("WIZARDRY", "/metrics", "GET, HEAD"),
-        ("PUT", "/v1/responses/resp_1", "DELETE, GET"),
-        ("PUT", "/v1/responses/input_tokens", "DELETE, GET, POST"),
+        ("PUT", "/v1/responses/resp_1", "DELETE, GET, HEAD"),
+        ("PUT", "/v1/responses/input_tokens", "DELETE, GET, HEAD, POST"),
     ],
 )
 async def test_wrong_method_is_a_405_that_says_which_ones_there_are(
