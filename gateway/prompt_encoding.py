@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from gateway.chat_template import ChatTemplate
 from gateway.errors import ContextLengthExceeded, InvalidRequest
 from gateway.fill_in_middle import find_fim_tokens
 from gateway.generation import ChatPrompt, Prompt, TextPrompt, TokenizedPrompt
-from gateway.message_shapes import Message
 from gateway.tokenizer import Tokenizer
 
 # Above this many characters a request's prompts are made in a worker: about 10 ms of the loop.
@@ -22,7 +22,7 @@ MAX_INLINE_TOKENS = 100_000
 # Of a prompt that need not fit the model: a second of a worker's time.
 MAX_COUNTED_CHARS = 1_000_000
 NUM_WORKERS = 2
-# What a prompt, message or part costs beside its text, so that many empty ones count too.
+# What a prompt, or an object in it, costs beside its text, so that many empty ones count too.
 OVERHEAD_CHARS = 100
 
 
@@ -60,7 +60,8 @@ class PromptEncoder:
 
         Raises: InvalidRequest; ContextLengthExceeded for a text that cannot fit.
         """
-        is_long = sum(map(num_chars, prompts)) > MAX_INLINE_CHARS
+        sizes = (num_chars(prompt, enough=MAX_INLINE_CHARS) for prompt in prompts)
+        is_long = sum(sizes) > MAX_INLINE_CHARS
         return [await self._token_ids(prompt, limits, is_long=is_long) for prompt in prompts]
 
     def render(self, prompt: ChatPrompt) -> str:
@@ -87,7 +88,7 @@ class PromptEncoder:
 
         Raises: InvalidRequest.
         """
-        size = num_chars(prompt)
+        size = num_chars(prompt, enough=MAX_COUNTED_CHARS + OVERHEAD_CHARS)
         if size > MAX_COUNTED_CHARS + OVERHEAD_CHARS:
             param = "messages" if isinstance(prompt, ChatPrompt) else "prompt"
             raise InvalidRequest(
@@ -203,16 +204,20 @@ def _cut(token_ids: tuple[int, ...], limits: PromptLimits) -> tuple[int, ...]:
     return token_ids if limits.keep is None else token_ids[-limits.keep :]
 
 
-def num_chars(prompt: Prompt) -> int:
-    """About how much text a prompt has, and so how long it takes to tokenize."""
+def num_chars(prompt: Prompt, *, enough: int) -> int:
+    """About how much text a prompt has, and so how long it takes to tokenize. Not counted further
+    than `enough`, as that would take long itself."""
     if isinstance(prompt, TextPrompt):
         return OVERHEAD_CHARS + len(prompt.text or "") + len(prompt.suffix or "")
-    tools = sum(OVERHEAD_CHARS + len(str(tool)) for tool in prompt.tools)
-    return tools + sum(OVERHEAD_CHARS + _content_chars(message) for message in prompt.messages)
-
-
-def _content_chars(message: Message) -> int:
-    content = message.get("content")
-    if isinstance(content, list):
-        return sum(OVERHEAD_CHARS + len(str(part.get("text", ""))) for part in content)
-    return len(content or "") + len(str(message.get("tool_calls") or ""))
+    total = 0
+    waiting: list[Any] = [*prompt.tools, *prompt.messages]
+    while waiting and total <= enough:
+        value = waiting.pop()
+        if isinstance(value, str):
+            total += len(value)
+        elif isinstance(value, dict):
+            total += OVERHEAD_CHARS
+            waiting += value.values()
+        elif isinstance(value, list):
+            waiting += value
+    return total
