@@ -157,11 +157,11 @@ class Serving:
     ) -> Call:
         """The request, ready to be run. Raises: InvalidRequest, or NotFound for the model."""
         context = request_context(request.scope)
-        generator = self._models.find(wanted.fields.model)
+        generator = self.model(request, wanted.fields.model)
         self._check(wanted, generator.capabilities)
         call = Call(
             generator=generator,
-            request=self._generation_request(wanted, context, answer_id=head.id),
+            request=self._generation_request(wanted, context),
             presenter=presenter,
             num_choices=wanted.num_choices,
             is_stream=wanted.is_stream,
@@ -188,7 +188,7 @@ class Serving:
         context = request_context(request.scope)
         model = self.model(request, wanted.fields.model)
         self._check(wanted, model.capabilities)
-        generation = self._generation_request(wanted, context, answer_id=wanted.answer_id)
+        generation = self._generation_request(wanted, context)
         with self.place(request):
             return await model.prepare(generation)
 
@@ -226,14 +226,12 @@ class Serving:
         if has_ids and not capabilities.token_prompts:
             raise _beyond_model("prompt")
 
-    def _generation_request(
-        self, wanted: Wanted, context: RequestContext, *, answer_id: str
-    ) -> GenerationRequest:
+    def _generation_request(self, wanted: Wanted, context: RequestContext) -> GenerationRequest:
         fields, now = wanted.fields, self._clock()
         assert context.observation is not None, "generation routes are observed"
         trace = context.observation.trace
         return GenerationRequest(
-            request_id=answer_id,
+            request_id=wanted.answer_id,
             prompts=wanted.prompts,
             sampling=to_sampling(fields, num_logprobs=wanted.logprobs, seed=new_seed()),
             max_tokens=wanted.max_tokens,
