@@ -6,11 +6,9 @@ after it. Called by ChatTemplate.
 
 import secrets
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from gateway.errors import InvalidRequest
-
-Message = dict[str, Any]
+from gateway.message_shapes import Message, plain_text
 
 
 def continued(messages: Sequence[Message], render: Callable[[list[Message]], str]) -> str:
@@ -25,7 +23,7 @@ def continued(messages: Sequence[Message], render: Callable[[list[Message]], str
     start, end = (f"mark_{secrets.token_hex(8)}" for _ in range(2))
     text = render([*before, {**last, "content": _marked(last["content"], start, end)}])
     if text.count(start) == 1 and text.count(end) == 1:
-        return text[: text.index(start)] + _plain(last["content"])
+        return text[: text.index(start)] + plain_text(last["content"])
     # A template that takes a content apart, such as one with reasoning before the answer, may move
     # or drop the first mark.
     text = render([*before, {**last, "content": _marked(last["content"], "", end)}])
@@ -40,10 +38,6 @@ def _marked(content: str | list[Message], start: str, end: str) -> str | list[Me
     parts = content or [{"type": "text", "text": ""}]
     parts = [{**parts[0], "text": start + parts[0]["text"]}, *parts[1:]]
     return [*parts[:-1], {**parts[-1], "text": parts[-1]["text"] + end}]
-
-
-def _plain(content: str | list[Message]) -> str:
-    return content if isinstance(content, str) else "".join(part["text"] for part in content)
 
 
 def _refusal(reason: str) -> InvalidRequest:

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from gateway.schemas.fields import LIST_BRANCH, TEXT_BRANCH, WireModel, refusal, text_or_list
+from gateway.schemas.messages import Arguments
 from gateway.schemas.response_items import (
     CallItem,
     CallOutputItem,
@@ -38,17 +39,6 @@ _TEXT_KEYS = {
     "summary_text": "text",
 }
 _MEDIA = frozenset({"input_image", "input_file", "input_audio", "image_url", "file"})
-_OBJECT_BRANCH = "<object>"
-
-
-def _text_or_object(value: Any) -> str:
-    return _OBJECT_BRANCH if isinstance(value, dict) else TEXT_BRANCH
-
-
-Arguments = Annotated[
-    Annotated[str, Tag(TEXT_BRANCH)] | Annotated[dict[str, Any], Tag(_OBJECT_BRANCH)],
-    Discriminator(_text_or_object),
-]
 ItemId = Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARS)]
 
 

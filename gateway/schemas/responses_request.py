@@ -18,7 +18,7 @@ from gateway.schemas.fields import (
     text_or_list,
 )
 from gateway.schemas.responses_input import MAX_ID_CHARS, InputItem
-from gateway.schemas.tools import Choice, OnlyFunction
+from gateway.schemas.tools import Choice, FunctionOnly
 from gateway.tools.request import (
     MAX_TOOLS,
     NAME_PATTERN,
@@ -38,22 +38,13 @@ Input = Annotated[
 ]
 
 
-class FlatTool(WireModel):
+class FlatTool(FunctionOnly):
     """A function, its parts beside `type` and not below it as in chat."""
 
-    type: OnlyFunction
     name: str = Field(pattern=NAME_PATTERN)
     description: str | None = None
     parameters: dict[str, Any] | None = None
     strict: bool | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _is_function(cls, value: Any) -> Any:
-        kind = value.get("type") if isinstance(value, dict) else None
-        if isinstance(kind, str) and kind != "function":
-            raise refusal("unsupported_value", "only function tools are supported", param="type")
-        return value
 
 
 class TextFormat(ClosedModel):

@@ -33,11 +33,10 @@ class FunctionDefinition(WireModel):
 OnlyFunction = Annotated[str, WithJsonSchema({"const": "function"})]
 
 
-class ToolDefinition(WireModel):
-    """A function; what else OpenAI has runs on its side, or has a grammar of its own."""
+class FunctionOnly(WireModel):
+    """A tool; what else OpenAI has runs on its side, or has a grammar of its own."""
 
     type: OnlyFunction
-    function: FunctionDefinition
 
     @model_validator(mode="before")
     @classmethod
@@ -46,6 +45,12 @@ class ToolDefinition(WireModel):
         if isinstance(kind, str) and kind != "function":
             raise refusal("unsupported_value", "only function tools are supported", param="type")
         return value
+
+
+class ToolDefinition(FunctionOnly):
+    """A tool as chat has it."""
+
+    function: FunctionDefinition
 
 
 def _choice_branch(value: Any) -> str:
