@@ -128,6 +128,13 @@ class PreparedGeneration:
         """Whether the mask enforces the constraint in part, so that answers are held back."""
         return self.constraint is not None and bool(self.constraint.gaps)
 
+    @property
+    def constraint_kind(self) -> ConstraintKind | None:
+        """Calls and what may stand instead of them are one constraint."""
+        if self.tools is not None:
+            return "tool_calls"
+        return None if self.request.constraint is None else self.request.constraint.kind
+
     def constraint_of(self, prompt_index: int) -> PreparedConstraint | None:
         """What the answers to this prompt are held to, after what reasoning they may begin with."""
         if self.constraint is None or not self.reasoning:

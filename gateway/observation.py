@@ -99,14 +99,14 @@ class Observation:
         self._retry_log = request.retry_log
 
     def prepared(self, prepared: PreparedGeneration) -> None:
-        """What is done about the request's constraint, if it has one."""
-        spec, constraint = prepared.request.constraint, prepared.constraint
-        if spec is None or constraint is None:
+        """What is done about the request's constraint, if it has one; tools are one."""
+        constraint, kind = prepared.constraint, prepared.constraint_kind
+        if constraint is None or kind is None:
             return
         self.trace.annotate(
             {
                 names.ATTR_CONSTRAINT: constraint.enforcement,
-                names.ATTR_CONSTRAINT_KIND: spec.kind,
+                names.ATTR_CONSTRAINT_KIND: kind,
                 names.ATTR_CONSTRAINT_GAPS: len(constraint.gaps),
                 names.ATTR_GRAMMAR_ENGINE: constraint.engine,
             }
@@ -114,7 +114,7 @@ class Observation:
         self._metrics.constrained(
             enforcement=constraint.enforcement,
             engine=constraint.engine,
-            kind=spec.kind,
+            kind=kind,
             compile_s=prepared.compile_s,
         )
 

@@ -12,6 +12,7 @@ import pytest
 from grammar.errors import ConstraintTooExpensive, UnsupportedConstraint
 from grammar.spec import ConstraintSpec, Gap, PreparedConstraint
 from runtime.messages import EngineInfo, Submit
+from telemetry import names
 from tests.byte_tokenizer import byte_assets, with_added_tokens
 from tests.gateway_harness import CHAT, Gateway, chat, error_of, in_process, make_gateway
 from tests.sse_machine import check_chat_stream
@@ -75,6 +76,20 @@ async def test_what_is_said_before_a_call_is_content() -> None:
     choice = await choice_of(says("Let me see.\n" + ONE))
     assert choice["message"]["content"] == "Let me see."
     assert calls_of(choice) == [("forecast", '{"city": "Zürich 🌍"}')]
+
+
+async def test_tools_are_a_constraint_in_metrics_and_trace() -> None:
+    gateway = says(ONE)
+    await post(gateway)
+    counted_as = '{class="enforced",engine="llguidance",kind="tool_calls"} 1.0'
+    body = gateway.metrics.render()[0].decode()
+    assert f"radixgate_constraints_total{counted_as}" in body
+    assert "radixgate_grammar_compile_seconds_count 1.0" in body
+    kinds = [
+        (span.attributes or {}).get(names.ATTR_CONSTRAINT_KIND)
+        for span in gateway.spans.get_finished_spans()
+    ]
+    assert kinds.count("tool_calls") == 1
 
 
 async def test_an_answer_without_calls_has_no_list_of_them() -> None:
