@@ -26,6 +26,7 @@ import {
   MODEL,
   NAMES,
   PERSON_QUESTION,
+  RESULT,
   WEATHER_QUESTION,
   checkWeather,
   collect,
@@ -77,7 +78,7 @@ const loopOf = (model, calls, settings) => ({
       }),
       execute: async (given) => {
         calls.push(given);
-        return "18 degrees and rain";
+        return RESULT;
       },
     }),
   },

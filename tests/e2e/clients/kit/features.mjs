@@ -10,7 +10,11 @@ export const API_KEY = process.env.API_KEY;
 export const MAX_TOKENS = 24;
 export const PERSON_QUESTION = "Invent a person, as JSON.";
 export const WEATHER_QUESTION = "What will the weather be in Tokyo in two days?";
+export const RESULT = "18 degrees and rain";
 export const CITIES = ["Paris", "Tokyo"];
+export const WEATHER_CALL = { name: "get_weather", arguments: { city: "Tokyo", days: 2 } };
+// At this even a small model that may choose makes the call.
+export const REPEAT_CALL = `Repeat: <tool_call>${JSON.stringify(WEATHER_CALL)}</tool_call>`;
 // Values are of finite sets, so that a model of any quality ends its answer.
 export const NAMES = ["Ada", "Grace", "Alan"];
 const DETAIL_LEN = 600;

@@ -1,11 +1,22 @@
 """Tools in chat through the official Python client: whole, streamed, and the ways to choose."""
 
+import json
 from typing import Any
 
 import openai
 from features import Checks, equal, present, raised
 from openai_chat import STABLE, async_client, check_usage, client
-from weather import CHAT_TOOLS, QUESTION, RESULT, TIME, WEATHER, check_arguments
+from weather import (
+    CHAT_TOOLS,
+    QUESTION,
+    RESULT,
+    TIME,
+    TIME_CALL,
+    WEATHER,
+    WEATHER_CALL,
+    check_arguments,
+    repeat,
+)
 
 MESSAGES: list[Any] = [{"role": "user", "content": QUESTION}]
 ASKED: dict[str, Any] = {
@@ -57,8 +68,10 @@ def add_tools(checks: Checks) -> None:
             equal(answer.choices[0].finish_reason, "stop")
         none = create(**{**ASKED, "tool_choice": "none", "max_tokens": 8}).choices[0]
         equal((none.message.tool_calls, bool(none.message.content)), (None, True))
-        auto = create(**{**ASKED, "tool_choice": "auto", "max_tokens": 8}).choices[0]
-        assert auto.message.content or auto.message.tool_calls
+        asked = {**ASKED, "messages": [{"role": "user", "content": repeat(WEATHER_CALL)}]}
+        auto = create(**{**asked, "tool_choice": "auto"})
+        equal(decoded([call_of(auto)]), [WEATHER_CALL])
+        equal(auto.choices[0].finish_reason, "tool_calls")
         allowed = {
             "type": "allowed_tools",
             "allowed_tools": {
@@ -74,21 +87,28 @@ def add_tools(checks: Checks) -> None:
 
     @checks.feature("parallel tools")
     def parallel() -> None:
-        answer = client().chat.completions.create(
-            **{**ASKED, "parallel_tool_calls": True, "max_tokens": 160}
-        )
+        messages = [{"role": "user", "content": repeat(WEATHER_CALL, TIME_CALL)}]
+        asked = {**ASKED, "messages": messages, "tool_choice": "auto", "max_tokens": 120}
+        asked["parallel_tool_calls"] = True
+        answer = client().chat.completions.create(**asked)
         calls = present(answer.choices[0].message.tool_calls)
-        equal(len({call.id for call in calls}), len(calls))
-        chunks = client().chat.completions.create(
-            **{**ASKED, "parallel_tool_calls": True, "max_tokens": 160, "stream": True}
-        )
+        equal(decoded(calls), [WEATHER_CALL, TIME_CALL])
+        assert calls[0].id != calls[1].id
+        chunks = client().chat.completions.create(**asked, stream=True)
         deltas = [d for c in chunks for d in c.choices[0].delta.tool_calls or []]
-        equal([d.index for d in deltas if d.id], list(range(len(calls))))
+        equal([d.index for d in deltas if d.id], [0, 1])
         for index, call in enumerate(calls):
             parts = [d.function.arguments or "" for d in deltas if d.index == index]
             equal("".join(parts), call.function.arguments)
-            if answer.choices[0].finish_reason == "tool_calls":
-                check_arguments(call.function.name, call.function.arguments)
+        one = client().chat.completions.create(**{**asked, "parallel_tool_calls": False})
+        equal(decoded(present(one.choices[0].message.tool_calls)), [WEATHER_CALL])
+
+
+def decoded(calls: Any) -> list[dict[str, Any]]:
+    return [
+        {"name": call.function.name, "arguments": json.loads(call.function.arguments)}
+        for call in calls
+    ]
 
 
 def add_streamed_tools(checks: Checks) -> None:

@@ -9,6 +9,14 @@ from typing import Any
 CITIES = ("Paris", "Tokyo")
 QUESTION = "What will the weather be in Tokyo in two days?"
 RESULT = "18 degrees and rain"
+WEATHER_CALL = {"name": "get_weather", "arguments": {"city": "Tokyo", "days": 2}}
+TIME_CALL = {"name": "get_time", "arguments": {"city": "Paris"}}
+
+
+def repeat(*calls: dict[str, Any]) -> str:
+    """A prompt at which even a small model that may choose makes these calls."""
+    shown = [f"<tool_call>{json.dumps(call)}</tool_call>" for call in calls]
+    return "Repeat: " + "\n".join(shown)
 
 
 def weather_schema() -> dict[str, Any]:

@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI, OpenAI
 from person import PERSON_QUESTION, Person
-from weather import QUESTION, RESULT, check_arguments
+from weather import QUESTION, RESULT, TIME_CALL, WEATHER_CALL, check_arguments, repeat
 
 checks = Checks("langchain-openai", "langchain-core", "openai")
 
@@ -22,6 +22,12 @@ HI = [HumanMessage("hi")]
 def get_weather(city: Literal["Paris", "Tokyo"], days: Literal[1, 2, 3]) -> str:
     """The weather of a city in some days."""
     return f"{RESULT} in {city} in {days} days"
+
+
+@tool
+def get_time(city: Literal["Paris", "Tokyo"]) -> str:
+    """The local time of a city."""
+    return f"noon in {city}"
 
 
 def chat_model(**options: Any) -> ChatOpenAI:
@@ -151,6 +157,20 @@ def tool_stream() -> None:
     equal([piece["name"] for piece in pieces if piece["name"]], ["get_weather"])
     fragments = "".join(piece["args"] or "" for piece in pieces)
     equal(json.loads(fragments), whole.tool_calls[0]["args"])
+
+
+@checks.feature("parallel tools")
+def parallel() -> None:
+    """The model may choose; chunks of several calls are merged by their indices."""
+    model = chat_model(max_tokens=120).bind_tools([get_weather, get_time])
+    asked = [HumanMessage(repeat(WEATHER_CALL, TIME_CALL))]
+    whole = model.invoke(asked)
+    total = reduce(add, model.stream(asked))
+    for answer in (whole, total):
+        made = [{"name": call["name"], "arguments": call["args"]} for call in answer.tool_calls]
+        equal(made, [WEATHER_CALL, TIME_CALL])
+    results = [get_weather.invoke(whole.tool_calls[0]), get_time.invoke(whole.tool_calls[1])]
+    assert chat_model().invoke([*asked, whole, *results]).text
 
 
 @checks.feature("responses")

@@ -8,13 +8,14 @@ from pathlib import Path
 
 from features import API_KEY, BASE_URL, MODEL, Checks, equal
 from person import PERSON_QUESTION, Person
-from weather import CITIES
+from weather import CITIES, repeat
 
 checks = Checks("llm", "openai")
 
 LLM = Path(sys.executable).with_name("llm")
 USER = Path(os.environ["HOME"]) / "llm"
 TIMEOUT_S = 60
+CALL = {"name": "get_weather", "arguments": {"city": "Tokyo"}}
 MODELS = f"""
 - model_id: ours
   model_name: {MODEL}
@@ -113,9 +114,15 @@ def structured() -> None:
 
 @checks.feature("tools")
 def tools() -> None:
-    """The command leaves the choice to the model, which answers with a call or with text."""
-    whole = ask("ours", "hi", "--functions", TOOL, "--no-stream", "--chain-limit", "2")
-    equal(ask("ours", "hi", "--functions", TOOL, "--chain-limit", "2"), whole)
+    """The command leaves the choice to the model, runs what it calls, and asks on."""
+    for how in ([], ["--no-stream"]):
+        text = ask("ours", repeat(CALL), "--functions", TOOL, *how, max_tokens=40)
+        asked, answered = json.loads(run("logs", "--json", "-n", "2"))
+        (call,) = asked["tool_calls"]
+        equal({"name": call["name"], "arguments": call["arguments"]}, CALL)
+        (result,) = answered["tool_results"]
+        equal((result["output"], result["tool_call_id"]), ("rain", call["tool_call_id"]))
+        equal(answered["response"].strip(), text)
 
 
 @checks.feature("responses")

@@ -22,7 +22,7 @@ from pydantic_ai.models.openai import (
     OpenAIResponsesModel,
 )
 from pydantic_ai.providers.openai import OpenAIProvider
-from weather import QUESTION, RESULT
+from weather import QUESTION, RESULT, TIME_CALL, WEATHER_CALL, repeat
 
 checks = Checks("pydantic-ai-slim", "openai")
 
@@ -45,8 +45,10 @@ def forced(context: RunContext[Any]) -> ModelSettings:
     )
 
 
-def weather_agent(model: Any, *, calls: list[tuple[str, int]]) -> Agent[None, str]:
-    agent = Agent(model, model_settings=forced)
+def weather_agent(
+    model: Any, *, calls: list[tuple[str, int]], settings: Any = forced
+) -> Agent[None, str]:
+    agent = Agent(model, model_settings=settings)
 
     @agent.tool_plain
     def get_weather(city: Literal["Paris", "Tokyo"], days: Literal[1, 2, 3]) -> str:
@@ -137,6 +139,28 @@ def check_tool_loop(model: Any) -> None:
     equal((answer.tool_call_id, answer.content), (call.tool_call_id, RESULT))
     assert result.output
     equal(result.usage.requests, 2)
+
+
+@checks.feature("parallel tools")
+def parallel() -> None:
+    """The model may choose; both calls are of one answer."""
+    calls: list[tuple[str, int]] = []
+    agent = weather_agent(chat_model(), calls=calls, settings={**SETTINGS, "max_tokens": 120})
+    agent.tool_plain(get_time)
+    result = agent.run_sync(repeat(WEATHER_CALL, TIME_CALL))
+    made = [
+        {"name": c.tool_name, "arguments": c.args_as_dict()} for c in parts_of(result, ToolCallPart)
+    ]
+    equal(made, [WEATHER_CALL, TIME_CALL])
+    equal(
+        sorted(part.content for part in parts_of(result, ToolReturnPart)), [RESULT, "noon in Paris"]
+    )
+    equal((result.usage.requests, calls), (2, [("Tokyo", 2)]))
+
+
+def get_time(city: Literal["Paris", "Tokyo"]) -> str:
+    """The local time of a city."""
+    return f"noon in {city}"
 
 
 @checks.feature("tool stream")
