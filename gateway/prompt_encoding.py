@@ -175,8 +175,8 @@ class PromptEncoder:
         if limits.keep is None and num_tokens >= limits.max_model_len:
             raise ContextLengthExceeded(
                 f"This model's maximum context length is {limits.max_model_len} tokens. However,"
-                f" the {param} have {len(text)} characters, which are {num_tokens} tokens at the"
-                f" least. Please reduce the length of the {param}.",
+                f" there are {len(text)} characters in the {param}, which are {num_tokens} tokens"
+                f" at the least. Please reduce the length of the {param}.",
                 param=param,
             )
 

@@ -30,6 +30,10 @@ _CODES = {
     "model_type": "invalid_type",
     "model_attributes_type": "invalid_type",
 }
+# Pydantic's own name a class of ours, or types of Python.
+_MESSAGES = dict.fromkeys(
+    ("model_type", "model_attributes_type", "dict_type"), "it must be an object"
+)
 _BOUNDS = {
     "greater_than": "below_min_value",
     "greater_than_equal": "below_min_value",
@@ -99,7 +103,8 @@ def to_wire_error(problem: ErrorDetails) -> InvalidRequest:
     if below is not None:
         path.append(below)
     param = param_path(path)
-    message = problem["msg"][:1].lower() + problem["msg"][1:]
+    message = _MESSAGES.get(problem["type"], problem["msg"])
+    message = message[:1].lower() + message[1:]
     where = f"'{param}'" if param else "the request"
     if problem["type"] == "missing":
         return InvalidRequest(

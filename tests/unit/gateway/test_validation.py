@@ -37,6 +37,13 @@ def test_message_names_the_field_and_not_the_clients_value() -> None:
     assert "secret" not in error.message
 
 
+@pytest.mark.parametrize("name", ["messages", "stream_options", "response_format", "logit_bias"])
+def test_what_is_no_object_is_called_so_and_by_no_name_of_ours(name: str) -> None:
+    error = refusal(**{name: [5] if name == "messages" else 5})
+    assert error.message.endswith(": it must be an object.")
+    assert error.code == "invalid_type"
+
+
 @pytest.mark.parametrize(
     "name", ["max_tokens", "max_completion_tokens", "n_predict", "min_tokens", "seed", "top_k"]
 )
