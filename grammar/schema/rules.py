@@ -42,8 +42,9 @@ class Rules:
 
 
 def quoted(text: str) -> str:
-    """A Lark string that stands for the text itself."""
-    return json.dumps(text, ensure_ascii=False)
+    """A Lark string that stands for the text itself. Of the characters that JSON leaves as they are
+    Lark takes all but one."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", r"\u007f")
 
 
 def repeated(item: str, low: int, high: int | None) -> str:

@@ -58,6 +58,8 @@ def matcher_of(engine: GrammarEngine, kind: ConstraintKind, value: object) -> An
         {},
         {"b": 1, "a": [1, {"c": None}]},
         {'key with " and é': "x"},
+        {"DEL \x7f, which JSON does not escape, \\\x7f": "\x7f"},
+        {"\x00\x1f\x80\u2028\ufeff\uffff\U0001ffff": "\x00\x1f\x80\u2028\ufeff\uffff\U0001ffff"},
         "a<|im_end|>b",
         {"<|im_start|>": ["<|endoftext|>"]},
     ],
