@@ -303,6 +303,15 @@ async def test_salt_and_cache_are_the_requests_own_choice_on_every_route(path: s
     assert len({none, one, other}) == 3
 
 
+@pytest.mark.parametrize("name", ["cache_salt", "extra_key"])
+async def test_a_salt_has_1_to_1024_characters(name: str) -> None:
+    async with in_process(make_gateway()) as client:
+        for salt, status in (("", 400), ("s", 200), ("s" * 1024, 200), ("s" * 1025, 400)):
+            answer = await client.post(CHAT, json=chat(**{name: salt}))
+            assert answer.status_code == status
+            assert status == 200 or error_of(answer)["param"] == name
+
+
 @pytest.mark.parametrize("name", ["request_id", "rid"])
 @pytest.mark.parametrize("path", BODIES)
 async def test_a_request_has_the_name_that_it_gives_itself_on_every_route(

@@ -249,7 +249,8 @@ async def test_logprobs_of_a_completion_have_the_legacy_shape(num_best: int, str
     assert shapes == {frozenset({"tokens", "token_logprobs", "top_logprobs", "text_offset"})}
     told = [logprob for one in shown if one is not None for logprob in one["token_logprobs"]]
     assert told == [-0.5] * 13
-    best = [row for one in shown if one is not None for row in one["top_logprobs"] or []]
+    best = [row for one in shown if one is not None for row in one["top_logprobs"]]
+    assert len(best) == 13
     assert all(set(map(type, row.values())) == {float} for row in best)
 
 
