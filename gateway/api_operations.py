@@ -10,16 +10,16 @@ import msgspec
 from pydantic import BaseModel
 
 from gateway.parameter_table import Endpoint
-from gateway.routes.models import ModelCard, ModelList
 from gateway.routes.render import APPLY_TEMPLATE, RENDER
-from gateway.routes.responses import MAX_PAGE_LEN, DeletedResponse, InputTokens, ItemPage
+from gateway.routes.responses import MAX_PAGE_LEN
 from gateway.schemas.chat_request import ChatCompletionRequest
 from gateway.schemas.chat_response import ChatCompletion
 from gateway.schemas.completion_request import CompletionRequest
 from gateway.schemas.completion_response import Completion
 from gateway.schemas.embeddings_request import EmbeddingsRequest
+from gateway.schemas.models_response import ModelCard, ModelList
 from gateway.schemas.responses_request import ResponsesRequest
-from gateway.schemas.responses_response import ResponseBody
+from gateway.schemas.responses_response import DeletedResponse, InputTokens, ItemPage, ResponseBody
 from gateway.schemas.tokenize_request import DetokenizeRequest, TokenizeRequest
 from gateway.schemas.tokenize_response import Detokenized, Rendered, Tokenized
 

@@ -10,23 +10,7 @@ from gateway.http_path import READ_METHODS
 from gateway.middleware import JSONBody
 from gateway.registry import ModelRegistry
 from gateway.request_context import request_context
-
-
-class ModelCard(msgspec.Struct, frozen=True):
-    """One name of a served model; `root` is the id of that model. `max_model_len` is an addition
-    that clients of other servers read, left out until it is known."""
-
-    id: str
-    root: str
-    created: int
-    max_model_len: int | msgspec.UnsetType
-    object: str = "model"
-    owned_by: str = "radixgate"
-
-
-class ModelList(msgspec.Struct, frozen=True):
-    data: list[ModelCard]
-    object: str = "list"
+from gateway.schemas.models_response import ModelCard, ModelList
 
 
 def models_router(models: ModelRegistry) -> APIRouter:

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-import msgspec
 from fastapi import APIRouter
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
@@ -28,7 +27,12 @@ from gateway.schemas.response_items import RESPONSE_PREFIX, Item
 from gateway.schemas.responses_input import ItemReference, input_entries
 from gateway.schemas.responses_presenter import ResponsesPresenter
 from gateway.schemas.responses_request import ResponsesRequest, chosen_tools
-from gateway.schemas.responses_response import begun_response
+from gateway.schemas.responses_response import (
+    DeletedResponse,
+    InputTokens,
+    ItemPage,
+    begun_response,
+)
 from gateway.serving import Serving, Wanted
 from gateway.template_options import template_options
 from gateway.validation import validate
@@ -47,25 +51,6 @@ class ResponsesWanted(Wanted):
     request: ResponsesRequest
     entries: tuple[Item | ItemReference, ...]
     conversation: Conversation
-
-
-class ItemPage(msgspec.Struct, frozen=True):
-    data: list[Item]
-    first_id: str | None
-    last_id: str | None
-    has_more: bool
-    object: str = "list"
-
-
-class DeletedResponse(msgspec.Struct, frozen=True):
-    id: str
-    object: str = "response.deleted"
-    deleted: bool = True
-
-
-class InputTokens(msgspec.Struct, frozen=True):
-    input_tokens: int
-    object: str = "response.input_tokens"
 
 
 class ResponsesApi:

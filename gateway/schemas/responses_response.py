@@ -1,4 +1,5 @@
-"""The response object of /v1/responses: as it begins, and as it ends."""
+"""Answers of /v1/responses: the response as it begins and as it ends, and what is said of one that
+is kept. Its items are in response_items.py."""
 
 from typing import Any, Literal
 
@@ -122,6 +123,27 @@ class ResponseBody(msgspec.Struct, frozen=True):
     error: ResponseFault | None = None
     incomplete_details: IncompleteDetails | None = None
     usage: ResponseUsage | None = None
+
+
+class ItemPage(msgspec.Struct, frozen=True):
+    """A part of what a request brought."""
+
+    data: list[Item]
+    first_id: str | None
+    last_id: str | None
+    has_more: bool
+    object: str = "list"
+
+
+class DeletedResponse(msgspec.Struct, frozen=True):
+    id: str
+    object: str = "response.deleted"
+    deleted: bool = True
+
+
+class InputTokens(msgspec.Struct, frozen=True):
+    input_tokens: int
+    object: str = "response.input_tokens"
 
 
 def begun_response(head: AnswerHead, request: ResponsesRequest, *, is_kept: bool) -> ResponseBody:
