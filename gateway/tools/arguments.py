@@ -4,7 +4,7 @@ import ast
 import json
 import re
 from collections.abc import Iterator
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 from gateway.tools.dialect import json_text
 from grammar.tool_calls import CallStyle
@@ -125,11 +125,16 @@ def _json_value(text: str) -> str:
     """JSON stays as it is; a literal of Python is written as JSON, and anything else as a text."""
     text = text.strip()
     try:
-        json.loads(text)
+        json.loads(text, parse_constant=_refuse_constant)
         return text
     except (ValueError, RecursionError):
         pass
     try:
-        return json.dumps(ast.literal_eval(text), ensure_ascii=False)
+        return json.dumps(ast.literal_eval(text), ensure_ascii=False, allow_nan=False)
     except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
         return json.dumps(text, ensure_ascii=False)
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    """NaN and infinity, which Python reads in JSON and nobody else does."""
+    raise ValueError(name)

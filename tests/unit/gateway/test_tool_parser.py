@@ -228,6 +228,8 @@ def test_a_token_of_the_trigger_may_come_first_or_after_what_looked_wrapped() ->
         ('a="x, y=)", b={"c": [1, 2]}', '{"a": "x, y=)", "b": {"c": [1, 2]}}'),
         ("a=Paris", '{"a": "Paris"}'),
         ("a=1e400", '{"a": 1e400}'),
+        ("a=NaN, b=-Infinity", '{"a": "NaN", "b": "-Infinity"}'),
+        ("a=(1e400,)", '{"a": "(1e400,)"}'),
         ("'x', b=2", '{"0": "x", "b": 2}'),
         ("a='it\\'s (ok)'", '{"a": "it\'s (ok)"}'),
         ("a={1, 2}", '{"a": "{1, 2}"}'),
