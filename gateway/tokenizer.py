@@ -36,7 +36,10 @@ class Tokenizer:
         self.vocab_size = assets.vocab_size
         self.bos_token_id = assets.bos_token_id
         self.eos_token_ids = assets.eos_token_ids
-        self._special_ids = self._read_special_ids()
+        # Asked for each request with tools; the library would make it anew each time.
+        added = self._tokenizer.get_added_tokens_decoder()
+        self._added_ids = frozenset(added)
+        self._special_ids = frozenset(one for one, token in added.items() if token.special)
         self._bytes = self._read_token_bytes()
         self._whole_texts: dict[int, str | None] = {}
         self._max_token_bytes = self._read_max_token_bytes()
@@ -80,8 +83,7 @@ class Tokenizer:
         """The token that this text always becomes, whatever stands around it; None where it is
         read piece by piece."""
         token_id: int | None = self._tokenizer.token_to_id(text)
-        is_added = token_id in self._tokenizer.get_added_tokens_decoder()
-        return token_id if is_added else None
+        return token_id if token_id in self._added_ids else None
 
     def puts_space_after(self, token_id: int) -> bool:
         """Whether a text that follows this token is encoded with a space put before it, which
@@ -108,10 +110,6 @@ class Tokenizer:
             return self.token_bytes(token_id).decode()
         except UnicodeDecodeError:
             return None
-
-    def _read_special_ids(self) -> frozenset[int]:
-        added = self._tokenizer.get_added_tokens_decoder()
-        return frozenset(token_id for token_id, token in added.items() if token.special)
 
     def _read_puts_space(self) -> bool:
         """SentencePiece models differ in this, and files say it in several ways: it is tried."""
