@@ -11,13 +11,14 @@ from gateway.tools.parser import ParsedText
 
 class CalledTools:
     """`calls` are all that were begun; `are_complete` says that there are some, and no more is
-    missing of them."""
+    missing of them. `num_chars` is how long the text is so far, settled or not."""
 
     def __init__(self, plan: ToolPlan, detokenizer: Detokenizer) -> None:
         self._plan = plan
         self._parser = plan.parser()
         self._detokenizer = detokenizer
         self.calls: list[CollectedCall] = []
+        self.num_chars = 0
 
     @property
     def are_complete(self) -> bool:
@@ -28,17 +29,22 @@ class CalledTools:
         """What the token settles."""
         marker = self._plan.marker_texts.get(token_id)
         if marker is None:
-            return self._noted(self._parser.feed(self._detokenizer.feed(token_id)))
+            return self._read(self._detokenizer.feed(token_id))
         # A marker's bytes are text of their own: what came before it is over.
-        before = self._noted(self._parser.feed(self._detokenizer.flush()))
-        is_trigger = token_id == self._plan.trigger_id
-        parsed = self._parser.trigger() if is_trigger else self._parser.feed(marker)
-        return _joined(before, self._noted(parsed))
+        before = self._read(self._detokenizer.flush())
+        if token_id != self._plan.trigger_id:
+            return _joined(before, self._read(marker))
+        pass
+        return _joined(before, self._noted(self._parser.trigger()))
 
     def finish(self) -> ParsedText:
         """The end of the answer: all that was held back."""
-        last = self._noted(self._parser.feed(self._detokenizer.flush()))
+        last = self._read(self._detokenizer.flush())
         return _joined(last, self._noted(self._parser.finish()))
+
+    def _read(self, text: str) -> ParsedText:
+        self.num_chars += len(text)
+        return self._noted(self._parser.feed(text))
 
     def _noted(self, parsed: ParsedText) -> ParsedText:
         collect(self.calls, parsed.fragments)

@@ -53,6 +53,7 @@ class ChoiceText:
         self.tools = None if plan is None else CalledTools(plan, self._detokenizer)
         self._fragments: list[ToolFragment] = []
         self._has_calls = False
+        self._is_trimmed = False
         self._min_tokens = sampling.min_tokens
         self._entries = token_entries(sampling, options, tokenizer)
         # Most answers are text that nothing but their last event can end.
@@ -124,7 +125,8 @@ class ChoiceText:
 
     def _take(self, token_id: int, logprob: TokenLogprob | None) -> str:
         if logprob is not None and self._entries is not None and not self._has_calls:
-            self._unsettled.append((self._num_chars, self._entries.of(token_id, logprob)))
+            start = self._num_chars
+            self._unsettled.append((start, self._entries.of(token_id, logprob)))
         if self.tools is None:
             return self._scan(self._detokenizer.feed(token_id))
         return self._parse(self.tools.feed(token_id))
@@ -134,17 +136,24 @@ class ChoiceText:
             text = self._scan(self._detokenizer.flush())
         else:
             text = self._parse(self.tools.finish())
-        return text if self.is_stopped else text + self._scanner.flush()
+        return text if self.is_stopped or self._is_trimmed else text + self._scanner.flush()
 
     def _parse(self, parsed: ParsedText) -> str:
-        """Content that may go out. Nothing in a call is a stop string, nor in what was cut before
-        it was one, and what was held back before is none either."""
+        """Content that may go out. Nothing in a call is a stop string, and what was held back
+        before one is none either."""
         text = self._scan(parsed.content)
         if self.is_stopped or not (parsed.fragments or parsed.cut):
             return text
         self._fragments += parsed.fragments
         self._has_calls = self._has_calls or bool(parsed.fragments)
-        return text + self._scanner.flush() + parsed.cut
+        return text + self._scanner.flush() + self._trimmed(parsed.cut)
+
+    def _trimmed(self, cut: str) -> str:
+        """Of a block that was cut what comes before a stop string, which does not end the choice:
+        that was its limit."""
+        text = self._scan(cut)
+        self._is_trimmed, self.is_stopped = self.is_stopped, False
+        return text
 
     def _scan(self, text: str) -> str:
         self._num_chars += len(text)
@@ -153,7 +162,8 @@ class ChoiceText:
         return scan.text
 
     def _settled_entries(self, *, is_end: bool) -> tuple[LogprobEntry, ...]:
-        keeps_all = is_end and not self.is_stopped and not self._has_calls
+        is_whole = not (self.is_stopped or self._is_trimmed or self._has_calls)
+        keeps_all = is_end and is_whole
         settled = []
         while self._unsettled and (
             keeps_all or self._unsettled[0][0] < self._scanner.num_settled_chars

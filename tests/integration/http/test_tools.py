@@ -215,8 +215,20 @@ async def test_a_stop_string_ends_no_call_that_is_cut_before_its_name(tool_choic
     """Nor is it then called complete."""
     gateway = says(ONE)
     cut = '<tool_call>\n{"name": "fore'
-    choice = await choice_of(gateway, stop=["name"], max_tokens=len(cut), tool_choice=tool_choice)
+    body = {"max_tokens": len(cut), "tool_choice": tool_choice, "logprobs": True}
+    choice = await choice_of(gateway, **body, stop=["name"])
+    told = '<tool_call>\n{"'
+    assert (choice["message"]["content"], choice["finish_reason"]) == (told, "length")
+    raw = [byte for entry in choice["logprobs"]["content"] for byte in entry["bytes"]]
+    assert bytes(raw).decode() == told
+    choice = await choice_of(gateway, **body, stop=["fox"])
     assert (choice["message"]["content"], choice["finish_reason"]) == (cut, "length")
+
+
+async def test_log_probabilities_end_before_a_stop_string_that_could_have_been_a_call() -> None:
+    choice = await choice_of(says("ab <tool box"), stop=["ool"], logprobs=True)
+    raw = [byte for entry in choice["logprobs"]["content"] for byte in entry["bytes"]]
+    assert (choice["message"]["content"], bytes(raw)) == ("ab <t", b"ab <t")
 
 
 async def test_log_probabilities_are_those_of_the_content() -> None:
