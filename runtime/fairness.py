@@ -142,10 +142,10 @@ class TenantCounters:
 class FairTurns:
     """Whose turn it is, by the counters.
 
-    A tenant is favoured that has much less running than another which was served more: fewer
-    sequences than its even share, and at most half of the other's. Its prompts come before all
-    else until it is `quantum` ahead of that other. Apart from that the least served come first;
-    differences within a `quantum` change no turn.
+    A tenant is favoured that has much less running than another which was served more: one
+    sequence or fewer than its even share, and at most half of the other's. Its prompts come
+    before all else until it is `quantum` ahead of that other. Apart from that the least served
+    come first; differences within a `quantum` change no turn.
     """
 
     def __init__(self, counters: TenantCounters, *, quantum: float) -> None:
@@ -165,7 +165,7 @@ class FairTurns:
         own = self._counters.active[tenant]
         return any(
             _is_outweighed(own, other) and own.served <= other.served + self._quantum
-            for _, other in (self._heavy if own.num_running < self._even_share else ())
+            for _, other in (self._heavy if own.num_running < max(2, self._even_share) else ())
         )
 
     def donor(self, tenant: str) -> str | None:

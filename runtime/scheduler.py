@@ -228,10 +228,6 @@ class Scheduler:
         draft.discard(sequence)
         draft.preempted_for = reason
         self._running.remove(sequence)
-        if sequence.lease is not None and sequence.has_tail_copy:
-            # Admitted in this very step: what was to be copied is not there.
-            self._cache.release_tail(sequence.lease)
-            sequence.num_computed_tokens = sequence.lease.num_shared_tokens
         self._release(sequence)
         sequence.num_computed_tokens = 0
         sequence.phases.preempted(self._clock())
@@ -444,6 +440,10 @@ class Scheduler:
 
     def _release(self, sequence: Sequence) -> None:
         assert sequence.lease is not None
+        if sequence.has_tail_copy:
+            # None of it has run since it was admitted: what was to be copied is not there.
+            self._cache.release_tail(sequence.lease)
+            sequence.num_computed_tokens = sequence.lease.num_shared_tokens
         self._cache.release(sequence.lease, sequence.cacheable_ids())
         sequence.lease = None
         self._tenants.stopped(tenant_of(sequence))

@@ -173,6 +173,16 @@ def test_favoured_has_at_most_half_of_what_another_has(
     assert make_turns(counters).is_favoured("own") == is_favoured
 
 
+def test_one_sequence_is_little_however_small_the_even_share() -> None:
+    counters = make_counters()
+    run(counters, "many", 3)
+    run(counters, "own", 1)
+    for number in range(5):
+        counters.joined(f"t{number}")
+    assert make_turns(counters).is_favoured("own")
+    assert make_turns(counters).donor("own") is None
+
+
 def test_who_has_its_even_share_is_not_favoured_whatever_others_have() -> None:
     counters = make_counters()
     run(counters, "most", 8)

@@ -240,6 +240,19 @@ def test_a_partial_page_is_copied_once_and_its_source_let_go() -> None:
     assert bench.cache.counts().locked == 2
 
 
+def test_who_ends_before_its_first_chunk_has_run_leaves_what_was_there() -> None:
+    bench = Bench(budget=200)
+    bench.scheduler.end(bench.run_once(40, key=7))
+    again = make_sequence([7, *range(35), 80, 81], key=8)
+    bench.scheduler.add(again)
+    bench.scheduler.schedule()
+    bench.scheduler.end(again)
+    bench.cache.check_invariants()
+    counts = bench.cache.counts()
+    assert (counts.held, counts.locked, counts.free + counts.cached) == (0, 0, counts.total)
+    assert bench.cache.peek(b"", [7, *range(39)]) == 40
+
+
 def test_full_pages_are_shared_while_their_sequence_still_runs() -> None:
     bench = Bench(budget=20)
     bench.add(70, key=3)
