@@ -124,3 +124,40 @@ async def test_an_upgrade_is_answered_as_if_it_was_not_asked_for(base_url: str) 
     async with connected(base_url) as (reader, writer):
         writer.write(raw)
         assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+
+
+OFFERS_H2C = {
+    "connection": "Upgrade, HTTP2-Settings",
+    "upgrade": "h2c",
+    "http2-settings": "AAEAAEAAAAIAAAABAAMAAABkAAQBAAAAAAUAAEAA",
+}
+
+
+@pytest.mark.parametrize("piece_len", [1, 100, 10**6])
+async def test_a_body_behind_an_offer_to_upgrade_is_read(
+    base_url: str, piece_len: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    offering = raw_request(chat(), headers=OFFERS_H2C)
+    chunked = CHUNKED.replace(b"host: x", b"host: x\r\nupgrade: h2c\r\nconnection: upgrade")
+    body = json.dumps(chat()).encode()
+    raw = offering * 2 + chunked + b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body) + offering
+    raw += GET_VERSION
+    async with connected(base_url) as (reader, writer):
+        for start in range(0, len(raw), piece_len):
+            writer.write(raw[start : start + piece_len])
+            await writer.drain()
+            await asyncio.sleep(0)
+        answers = await reader.read()
+    assert answers.count(b"HTTP/1.1 200") == 5
+    assert answers.count(b"chatcmpl-") == 4
+    assert not caplog.records
+
+
+async def test_garbage_and_tunnels_leave_no_lines_in_the_log(
+    base_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    await answer(base_url, b"\x16\x03\x01 hello\r\n\r\n")
+    async with connected(base_url) as (reader, writer):
+        writer.write(b"CONNECT / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+        assert (await reader.readline()).startswith(b"HTTP/1.1 404")
+    assert not caplog.records
