@@ -34,7 +34,7 @@ class CalledTools:
         before = self._read(self._detokenizer.flush())
         if token_id != self._plan.trigger_id:
             return _joined(before, self._read(marker))
-        pass
+        self.num_chars += len(marker)
         return _joined(before, self._noted(self._parser.trigger()))
 
     def finish(self) -> ParsedText:

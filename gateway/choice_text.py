@@ -125,7 +125,7 @@ class ChoiceText:
 
     def _take(self, token_id: int, logprob: TokenLogprob | None) -> str:
         if logprob is not None and self._entries is not None and not self._has_calls:
-            start = self._num_chars
+            start = self._num_chars if self.tools is None else self.tools.num_chars
             self._unsettled.append((start, self._entries.of(token_id, logprob)))
         if self.tools is None:
             return self._scan(self._detokenizer.feed(token_id))
