@@ -1,12 +1,10 @@
 """The body of POST /v1/chat/completions."""
 
-from typing import Annotated
-
 from pydantic import Field, model_validator
 
 from gateway.schemas.constraints import ConstraintFields
 from gateway.schemas.conversation import ConversationFields
-from gateway.schemas.fields import INT64_MAX, SamplingFields, refusal
+from gateway.schemas.fields import INT64_MAX, Metadata, SamplingFields, refusal
 from gateway.schemas.messages import Message
 
 MAX_TOP_LOGPROBS = 20
@@ -20,9 +18,7 @@ class ChatCompletionRequest(ConversationFields, ConstraintFields, SamplingFields
     logprobs: bool | None = None
     top_logprobs: int | None = Field(None, ge=0, le=MAX_TOP_LOGPROBS)
     modalities: list[str] | None = Field(None, fail_fast=True)
-    metadata: dict[str, Annotated[str, Field(max_length=512)]] | None = Field(
-        None, max_length=16, fail_fast=True
-    )
+    metadata: Metadata | None = None
     include_reasoning: bool | None = None
     separate_reasoning: bool | None = None
 

@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Discriminator,
     Field,
@@ -26,6 +27,10 @@ MAX_BAD_WORD_CHARS = 256
 MAX_REQUEST_ID_CHARS = 128
 # A smaller penalty multiplies a score beyond what float32 holds.
 MIN_REPETITION_PENALTY = 0.01
+
+MAX_METADATA = 16
+MAX_METADATA_KEY_CHARS = 64
+MAX_METADATA_VALUE_CHARS = 512
 
 # A name in this form is a branch of a union, which error paths leave out.
 BRANCH_OPEN = "<"
@@ -53,6 +58,20 @@ class ClosedModel(WireModel):
         if not isinstance(value, dict):
             return value
         return {key: inner for key, inner in value.items() if inner is not None}
+
+
+def _short_keys(value: Any) -> Any:
+    """Before the values, whose errors name their key."""
+    if isinstance(value, dict) and any(len(key) > MAX_METADATA_KEY_CHARS for key in value):
+        raise refusal("invalid_value", f"its keys have at most {MAX_METADATA_KEY_CHARS} characters")
+    return value
+
+
+Metadata = Annotated[
+    dict[str, Annotated[str, Field(max_length=MAX_METADATA_VALUE_CHARS)]],
+    Field(max_length=MAX_METADATA, fail_fast=True),
+    BeforeValidator(_short_keys),
+]
 
 
 def text_or_list(value: Any) -> str:

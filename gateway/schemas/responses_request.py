@@ -12,6 +12,7 @@ from gateway.schemas.fields import (
     LIST_BRANCH,
     TEXT_BRANCH,
     ClosedModel,
+    Metadata,
     SamplingFields,
     WireModel,
     refusal,
@@ -91,9 +92,7 @@ class ResponsesRequest(ConstraintFields, SamplingFields):
     truncation: Literal["auto", "disabled"] | None = None
     store: bool | None = None
     previous_response_id: str | None = Field(None, min_length=1, max_length=MAX_ID_CHARS)
-    metadata: dict[str, Annotated[str, Field(max_length=512)]] | None = Field(
-        None, max_length=16, fail_fast=True
-    )
+    metadata: Metadata | None = None
     chat_template_kwargs: dict[str, Any] | None = None
 
     @model_validator(mode="after")

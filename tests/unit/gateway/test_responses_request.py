@@ -216,6 +216,8 @@ def test_media_are_refused_by_their_place(kind: str, item: Any, place: str) -> N
         ({"tool_choice": "required"}, "invalid_value", "tool_choice"),
         ({"tool_choice": {"type": "mcp"}}, "unsupported_value", "tool_choice.type"),
         ({"metadata": {"a": 1}}, "invalid_type", "metadata.a"),
+        ({"metadata": {"a": "v" * 513}}, "string_above_max_length", "metadata.a"),
+        ({"metadata": {"k" * 65: 1}}, "invalid_value", "metadata"),
     ],
 )
 def test_a_wrong_value_is_refused_by_its_name(
