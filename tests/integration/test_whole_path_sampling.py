@@ -99,13 +99,15 @@ async def test_penalties_count_what_was_generated_and_only_repetition_counts_the
     (usual, *_) = plain = await tokens(path, prompt, **GREEDY)
     everything = [token for token in range(3, 256) if not 40 <= token < 50]
     for penalty in ({"frequency_penalty": 2}, {"presence_penalty": 2}):
-        # With the other kind beside it, the sampler knows the prompt as well.
-        told = await tokens(path, prompt, **GREEDY, **penalty, repetition_penalty=1.0001)
+        told = await tokens(path, prompt, **GREEDY, **penalty)
         assert told[0] == usual, "the prompt was counted"
         assert Counter(told).most_common(1)[0][1] <= Counter(plain).most_common(1)[0][1]
         assert len(set(told)) > len(set(plain)) or len(set(plain)) == NUM_TOKENS
         again = await tokens(path, prompt, **GREEDY, **{next(iter(penalty)): -2})
         assert len(set(again)) < len(set(told)), "a negative one makes repetition likelier"
+    # With the other kind beside it, the sampler knows the prompt as well.
+    both = {"frequency_penalty": 2, "repetition_penalty": 1.0001, "logit_bias": {str(best): 30}}
+    assert (await tokens(path, prompt, **GREEDY, **both)).count(best) > 8
     first = (await tokens(path, everything, **GREEDY, repetition_penalty=10, max_tokens=1))[0]
     assert (await tokens(path, everything, **GREEDY, max_tokens=1))[0] in everything
     assert first not in everything
