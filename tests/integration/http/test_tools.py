@@ -313,6 +313,14 @@ def mistral(*marker: str) -> Gateway:
     return gateway
 
 
+async def test_log_probabilities_after_a_marker_end_before_a_stop_string_too() -> None:
+    gateway = mistral("[TOOL_CALLS]")
+    choice = await choice_of(gateway, stop=["me"], logprobs=True, max_tokens=12)
+    assert choice["message"]["content"] == 'Hm. [TOOL_CALLS][{"na'
+    tokens = [entry["token"] for entry in choice["logprobs"]["content"]]
+    assert tokens == [*"Hm. ", "[TOOL_CALLS]", *'[{"na']
+
+
 @pytest.mark.parametrize("markers", [(), ("[TOOL_CALLS]",)])
 async def test_a_marker_may_be_a_control_token_or_a_text(markers: tuple[str, ...]) -> None:
     choice = await choice_of(mistral(*markers))
