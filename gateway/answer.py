@@ -243,7 +243,7 @@ def _name_ignored(context: RequestContext, names: tuple[str, ...]) -> None:
 
 def _name_constraint(context: RequestContext, prepared: PreparedGeneration) -> None:
     if prepared.constraint is not None:
-        context.response_headers[CONSTRAINT_HEADER] = prepared.constraint.enforcement
+        context.response_headers[CONSTRAINT_HEADER] = prepared.enforcement
         context.response_headers[CONSTRAINT_ENGINE_HEADER] = prepared.constraint.engine
 
 

@@ -135,6 +135,14 @@ class PreparedGeneration:
             return "tool_calls"
         return None if self.request.constraint is None else self.request.constraint.kind
 
+    @property
+    def enforcement(self) -> str:
+        """What the client is told of its constraint: enforced, checked, or partial where tools that
+        are not strict are not wholly held to their schemas."""
+        if self.tools is not None and not self.tools.keeps_all:
+            return "partial"
+        return "" if self.constraint is None else self.constraint.enforcement
+
     def constraint_of(self, prompt_index: int) -> PreparedConstraint | None:
         """What the answers to this prompt are held to, after what reasoning they may begin with."""
         if self.constraint is None or not self.reasoning:

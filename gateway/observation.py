@@ -105,14 +105,14 @@ class Observation:
             return
         self.trace.annotate(
             {
-                names.ATTR_CONSTRAINT: constraint.enforcement,
+                names.ATTR_CONSTRAINT: prepared.enforcement,
                 names.ATTR_CONSTRAINT_KIND: kind,
                 names.ATTR_CONSTRAINT_GAPS: len(constraint.gaps),
                 names.ATTR_GRAMMAR_ENGINE: constraint.engine,
             }
         )
         self._metrics.constrained(
-            enforcement=constraint.enforcement,
+            enforcement=prepared.enforcement,
             engine=constraint.engine,
             kind=kind,
             compile_s=prepared.compile_s,

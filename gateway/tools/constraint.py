@@ -46,6 +46,7 @@ class ToolPlan:
 
     `marker_texts` are texts of tokens that the parser must be fed although they may have none of
     their own; `trigger_id` is the one among them that begins a block, for `parser.trigger()`.
+    `keeps_all` is False where the schema of a tool that is not strict is enforced in part or not.
     """
 
     prepared: PreparedConstraint
@@ -54,6 +55,7 @@ class ToolPlan:
     at_start: bool
     trigger_id: int | None = None
     marker_texts: Mapping[int, str] = field(default_factory=dict)
+    keeps_all: bool = True
     is_cached: bool = False
     compile_ms: float = 0.0
 
@@ -219,6 +221,7 @@ class _Attempts:
             at_start=form.is_forced or form.answer is not None,
             trigger_id=form.tokens.get(form.dialect.trigger or ""),
             marker_texts={token_id: text for text, token_id in form.tokens.items()},
+            keeps_all=not self._loose and not report.prepared.gaps,
             is_cached=report.cached,
             compile_ms=report.compile_ms,
         )

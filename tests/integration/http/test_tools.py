@@ -274,7 +274,9 @@ def refuses_schemas(spec: ConstraintSpec) -> PreparedConstraint:
 async def test_a_schema_that_cannot_be_enforced_is_refused_where_it_is_strict_only() -> None:
     gateway = says(ONE)
     gateway.probe.prepare = refuses_schemas
-    assert calls_of(await choice_of(gateway)) != []
+    loosened = await post(gateway)
+    assert calls_of(loosened.json()["choices"][0]) != []
+    assert loosened.headers["x-radixgate-constraint"] == "partial"
     response = await post(gateway, tools=[STRICT])
     error = error_of(response)
     assert (response.status_code, error["code"]) == (400, "invalid_function_parameters")
@@ -284,8 +286,11 @@ async def test_a_schema_that_cannot_be_enforced_is_refused_where_it_is_strict_on
 
 async def test_a_gap_is_refused_where_it_is_strict_only() -> None:
     gateway = says(ONE)
+    assert (await post(gateway)).headers["x-radixgate-constraint"] == "enforced"
     gateway.probe.gaps = (Gap("/calls/0/schema/properties/city", "format", "it is not kept"),)
-    assert calls_of(await choice_of(gateway)) != []
+    response = await post(gateway)
+    assert calls_of(response.json()["choices"][0]) != []
+    assert response.headers["x-radixgate-constraint"] == "partial"
     assert (await post(gateway, tools=[STRICT])).status_code == 400
 
 
