@@ -185,6 +185,7 @@ async def test_a_request_that_was_left_has_a_span_that_ends_as_aborted(stream: b
             writer.write(raw_request(chat(stream=stream, **ENDLESS), headers=headers))
             await until(lambda: engine.runtime.stats().generated_tokens > 3)
         await until(lambda: any(s.name.startswith("POST") for s in spans.get_finished_spans()))
+        await until(lambda: not engine.runtime.has_work())
         engine.assert_idle()
     (root,) = [span for span in spans.get_finished_spans() if span.name.startswith("POST")]
     context = root.get_span_context()
