@@ -72,4 +72,6 @@ def _read(
     ignored = tuple(rules.check(body))
     if ignored:  # said even if the request is then refused
         context.response_headers[IGNORED_HEADER] = ignored_header(ignored)
+        if context.observation is not None:
+            context.observation.ignored(rules.known(ignored))
     return parse({name: value for name, value in body.items() if value is not None}, ignored)

@@ -135,6 +135,11 @@ class Observation:
         self._error = error.code or error.type
         self._count_violation(error)
 
+    def ignored(self, names: Sequence[str]) -> None:
+        """Parameters of the request that have no effect, by names of the table."""
+        for name in names:
+            self._metrics.parameter_ignored(name)
+
     def refuse(self, error: GatewayError) -> None:
         """The request ends with this status and no answer."""
         self._count_violation(error)

@@ -179,8 +179,14 @@ PARAMETERS: tuple[Parameter, ...] = (
     ),
     *_refused(
         _ALL,
-        "guided_* grammar_* stop_regex logit_processors logits_processors structural_tag",
+        "guided_* grammar_* stop_regex logit_processors logits_processors structural_tag format",
         _NO_CONSTRAINT,
+    ),
+    *_refused(
+        _ALL,
+        "extra_body",
+        "It is an argument of the client; what is in it belongs beside the other parameters.",
+        harmless=({},),
     ),
     # Extras: sampling
     *_refused(_ALL, "samplers sampler_seq", _NO_SAMPLER, harmless=([],)),

@@ -8,6 +8,7 @@ from gateway.errors import InvalidRequest
 from gateway.parameter_table import PARAMETERS, Action, Endpoint, Parameter
 
 MAX_NAMED = 32
+UNKNOWN = "unknown"
 MAX_NAME_LEN = 64
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.\-]")
 
@@ -44,6 +45,12 @@ class ParameterRules:
                 for inner in _values(value, nested.path[1:]):
                     ignored += self._apply(nested, nested.name, inner, body=body)
         return ignored
+
+    def known(self, names: Sequence[str]) -> list[str]:
+        """The names for a counter: those that the table does not know are one."""
+        nested = {row.name for rows in self._nested.values() for row in rows}
+        is_known = (name in nested or self._find(name) is not None for name in names)
+        return [name if known else UNKNOWN for name, known in zip(names, is_known, strict=True)]
 
     def _find(self, name: str) -> Parameter | None:
         row = self._exact.get(name)

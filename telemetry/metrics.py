@@ -81,6 +81,12 @@ class Metrics:
             ["reason"],
             registry=self._registry,
         )
+        self._ignored = Counter(
+            names.METRIC_IGNORED,
+            "Parameters of requests that were accepted without effect, by name.",
+            ["name"],
+            registry=self._registry,
+        )
         self._key_file_reads = Counter(
             names.METRIC_KEY_FILE_READS,
             "Times that a changed key file was read; outcome is ok or error (the old keys stay).",
@@ -174,6 +180,9 @@ class Metrics:
 
     def rejected(self, reason: str) -> None:
         self._rejected.labels(reason=self._reasons.admit(reason)).inc()
+
+    def parameter_ignored(self, name: str) -> None:
+        self._ignored.labels(name=name).inc()
 
     def key_file_read(self, is_ok: bool) -> None:
         self._key_file_reads.labels(outcome="ok" if is_ok else "error").inc()

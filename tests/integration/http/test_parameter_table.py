@@ -258,3 +258,13 @@ async def test_strict_server_refuses_unknown_parameters() -> None:
 async def test_stop_is_named_where_a_constraint_overrules_it() -> None:
     response = await post(Endpoint.CHAT, {"stop": "x", "structured_outputs": {"regex": "a"}})
     assert response.headers["x-radixgate-ignored"] == "stop"
+
+
+async def test_ignored_names_are_counted_and_those_of_clients_are_one() -> None:
+    gateway = make_gateway()
+    async with in_process(gateway) as client:
+        await client.post(Endpoint.CHAT, json=chat(user="u", zebra=1, apple=2))
+        text = (await client.get("/metrics")).text
+    assert 'radixgate_ignored_parameters_total{name="user"} 1.0' in text
+    assert 'radixgate_ignored_parameters_total{name="unknown"} 2.0' in text
+    assert "zebra" not in text
