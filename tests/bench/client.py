@@ -28,10 +28,13 @@ class RecordedLoad:
 
 
 @asynccontextmanager
-async def client_session() -> AsyncIterator[aiohttp.ClientSession]:
+async def client_session(api_key: str | None = None) -> AsyncIterator[aiohttp.ClientSession]:
     connector = aiohttp.TCPConnector(force_close=True, limit=0)
     timeout = aiohttp.ClientTimeout(total=_REQUEST_TIMEOUT_S)
-    async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
+    headers = {"Authorization": f"Bearer {api_key}"} if api_key is not None else {}
+    async with aiohttp.ClientSession(
+        connector=connector, timeout=timeout, headers=headers
+    ) as session:
         yield session
 
 

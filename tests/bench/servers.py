@@ -40,13 +40,14 @@ class ServerError(Exception):
 class Contender:
     """A server to measure. `target` is a command in which {port} is replaced, or a URL (with /v1)
     of one that runs. `restarts` = started anew for each number of clients, else once a round.
-    `model` None = the first that the server lists."""
+    `model` None = the first that the server lists. `api_key` is what the first answer needs."""
 
     name: str
     target: str
     model: str | None = None
     restarts: bool = False
     variables: tuple[tuple[str, str], ...] = ()
+    api_key: str | None = None
 
     @property
     def is_command(self) -> bool:
@@ -145,7 +146,7 @@ async def _first_answer(
 ) -> Endpoint:
     """Asks for one token until it comes; without a process, which may be loading, only once."""
     deadline_s = time.perf_counter() + _START_TIMEOUT_S
-    async with client_session() as session:
+    async with client_session(contender.api_key) as session:
         while True:
             try:
                 return await _ask(session, base_url, contender.model)

@@ -7,7 +7,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from tests.bench.client import run_load
+from tests.bench.client import client_session, run_load
 from tests.bench.measure import make_row
 from tests.bench.workloads import Body, make_bodies
 from tests.fake_openai_server import make_app
@@ -64,6 +64,23 @@ async def test_each_client_has_one_request_at_a_time(base_url: str, in_flight: I
     load = await run_load(base_url, bodies(*"abcdefg"), num_clients=3)
     assert in_flight.most == 3
     assert make_row("fake", "unique", 3, load).output_tokens == 7 * 3
+
+
+async def test_a_session_with_a_key_sends_it_and_one_without_sends_none() -> None:
+    async def show(request: web.Request) -> web.Response:
+        return web.Response(text=request.headers.get("Authorization", "none"))
+
+    app = web.Application()
+    app.router.add_get("/", show)
+    seen = []
+    async with TestServer(app) as server:
+        for api_key in ("secret", None):
+            async with (
+                client_session(api_key) as session,
+                session.get(server.make_url("/")) as reply,
+            ):
+                seen.append(await reply.text())
+    assert seen == ["Bearer secret", "none"]
 
 
 async def test_failures_are_counted_with_the_first_reason_and_the_rest_is_kept(
