@@ -41,7 +41,7 @@ def call_of(answer: Any) -> Any:
 
 
 def add_tools(checks: Checks) -> None:
-    """tools, tool choice, tool history."""
+    """tools, tool choice, parallel tools."""
 
     @checks.feature("tools")
     def tools() -> None:
@@ -85,6 +85,10 @@ def add_tools(checks: Checks) -> None:
         error = raised(openai.BadRequestError, lambda: create(**{**ASKED, "tool_choice": absent}))
         equal(error.param, "tool_choice")
 
+    _add_parallel_tools(checks)
+
+
+def _add_parallel_tools(checks: Checks) -> None:
     @checks.feature("parallel tools")
     def parallel() -> None:
         messages = [{"role": "user", "content": repeat(WEATHER_CALL, TIME_CALL)}]
