@@ -79,12 +79,16 @@ FEATURES = {
     "tool stream": "arguments that come in fragments",
     "tool parse": "arguments that the client has parsed",
     "tool choice": "a named tool, none, some, one that is not there",
-    "parallel tools": "two calls in one answer, whole and merged from a stream, that the model chose to make",
+    "parallel tools": (
+        "two calls in one answer, whole and merged from a stream, that the model chose to make"
+    ),
     "tool loop": "the client runs the tool that the model chose, and asks on",
     "responses": "`/v1/responses`",
     "responses stream": "its events, in the order and with the fields that the client needs",
     "responses structured": "an object of the client's own class",
-    "responses tools": "a call that fits its schema; its output and an answer, where the client has the loop",
+    "responses tools": (
+        "a call that fits its schema; its output and an answer, where the client has the loop"
+    ),
     "responses kept": "`previous_response_id`, reading and deleting",
     "models": "the list, one model, one that is not there",
     "embeddings refused": "400, as the served model is none for embeddings",
