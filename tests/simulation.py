@@ -170,6 +170,4 @@ def make_request(
         max_tokens=max_tokens or num_output,
         seed=num_output if max_tokens else 0,
     )
-    return Submit(
-        request_id=request_id, prompt_token_ids=prompt, sampling=sampling, tenant=tenant
-    )
+    return Submit(request_id=request_id, prompt_token_ids=prompt, sampling=sampling, tenant=tenant)
