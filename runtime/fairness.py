@@ -142,10 +142,10 @@ class TenantCounters:
 class FairTurns:
     """Whose turn it is, by the counters.
 
-    A tenant is favoured that has much less running than another which was served more: one
-    sequence or fewer than its even share, and at most half of the other's. Its prompts come
-    before all else until it is `quantum` ahead of that other. Apart from that the least served
-    come first; differences within a `quantum` change no turn.
+    A tenant is favoured that has much less running than another: one sequence or fewer than its
+    even share, and at most half of the other's. Its prompts come before all else, until it was
+    served a `quantum` more than that other. Apart from that the least served come first;
+    differences within a `quantum` change no turn.
     """
 
     def __init__(self, counters: TenantCounters, *, quantum: float) -> None:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from prefix_cache import Lease, OutOfPages, PrefixCache
-from runtime.batch import ScheduledRow
 from runtime.counters import Counters
 from runtime.fairness import (
     INPUT_WEIGHT,
@@ -125,8 +124,8 @@ class Scheduler:
         self._counters.steps += 1
         decoding = {sequence.key for sequence in schedule.sequences if sequence.is_decoding}
         self._step_budget.observe(StepShape.of(schedule.batch, decoding=decoding), elapsed_ns)
+        self._charge(schedule)
         for sequence, row in zip(schedule.sequences, schedule.batch.rows, strict=True):
-            self._charge(sequence, row)
             self._note_computed(sequence, row.start, row.start + len(row.token_ids))
 
     def end(self, sequence: Sequence) -> None:
@@ -403,16 +402,23 @@ class Scheduler:
         if not sequence.was_admitted:
             self._counters.prompt_tokens += sequence.num_prompt_tokens
 
-    def _charge(self, sequence: Sequence, row: ScheduledRow) -> None:
-        """What the row is to count for its tenant; what is computed again counts nothing."""
-        end = row.start + len(row.token_ids)
-        num_new = max(0, end - max(row.start, sequence.num_provided_tokens))
-        self._credit.earn(num_new)
-        # Behind the input the first of a row was sampled, and counted then; the rest were forced.
-        num_input = num_new if row.start < sequence.input_len else max(0, num_new - 1)
-        num_output = len(row.sample_offsets)
-        weighted = INPUT_WEIGHT * num_input + OUTPUT_WEIGHT * num_output
-        self._tenants.charge(tenant_of(sequence), weighted)
+    def _charge(self, schedule: Schedule) -> None:
+        """Counts the step for the tenants; what is computed again counts nothing."""
+        served: dict[str, int] = {}
+        num_new_in_all = 0
+        for sequence, row in zip(schedule.sequences, schedule.batch.rows, strict=True):
+            num_tokens = num_new = len(row.token_ids)
+            if row.start < sequence.num_provided_tokens:
+                num_new = max(0, row.start + num_tokens - sequence.num_provided_tokens)
+            num_new_in_all += num_new
+            # Behind the input the first of a row was sampled, and counted then; others were forced.
+            num_input = num_new if row.start < sequence.input_len else num_tokens - 1
+            weighted = INPUT_WEIGHT * num_input + OUTPUT_WEIGHT * len(row.sample_offsets)
+            tenant = sequence.request.submit.tenant
+            served[tenant] = served.get(tenant, 0) + weighted
+        for tenant, weighted in served.items():
+            self._tenants.charge(tenant, weighted)
+        self._credit.earn(num_new_in_all)
 
     def _note_computed(self, sequence: Sequence, start: int, end: int) -> None:
         """[start, end) is computed: frees the tail's source, shares pages that became full."""

@@ -241,19 +241,20 @@ class WaitingQueue:
     def in_order(self, prefilling: list[Sequence], now_ns: int) -> Iterator[Sequence]:
         """Those that wait and those in prefill, in one order. The loop may remove or admit what
         it was given, which may change whose turn it is."""
-        walks = {
-            tenant: self._walk(tenant, running, now_ns)
-            for tenant, running in self._by_tenant(prefilling, self.tenants).items()
-        }
+        left = self._by_tenant(prefilling, self.tenants)
+        walks: dict[str, Iterator[Sequence]] = {}
         order: list[str] = []
         version = -1
-        while walks:
+        while left:
             if version != self._counters.version:
-                order = sorted(walks, key=self._turns.key, reverse=True)
+                order = sorted(left, key=self._turns.key, reverse=True)
                 version = self._counters.version
-            sequence = next(walks[order[-1]], None)
+            tenant = order[-1]
+            if tenant not in walks:
+                walks[tenant] = self._walk(tenant, left[tenant], now_ns)
+            sequence = next(walks[tenant], None)
             if sequence is None:
-                del walks[order.pop()]
+                del left[order.pop()]
             else:
                 yield sequence
 
