@@ -254,6 +254,34 @@ def test_who_gives_his_place_up_gets_the_tokens_he_gets_alone() -> None:
     harness.assert_idle()
 
 
+def test_whoever_leaves_at_any_moment_leaves_nothing_and_the_others_get_their_tokens() -> None:
+    rng = random.Random(1)
+    num_preempted = 0
+    for _ in range(25):
+        harness = EngineHarness(num_pages=rng.choice([12, 20]), max_running=rng.randint(2, 5))
+        left = {}
+        for number in range(12):
+            request = make_submit(
+                f"r{number}",
+                [*range(rng.randint(0, 80)), rng.randint(81, 84)],
+                max_tokens=rng.randint(1, 30),
+                tenant=rng.choice("aaab"),
+            )
+            left[request.request_id] = request
+            harness.submit(request)
+            for _ in range(rng.choice([0, 0, 1, 4])):
+                harness.step()
+            if number % 4 == 3:
+                gone = left.pop(rng.choice(list(left)))
+                harness.abort(gone.request_id)
+        harness.run()
+        harness.assert_idle()
+        for request_id, request in left.items():
+            assert harness.answer(request_id).token_ids == alone(request)
+        num_preempted += harness.stats.fair_preemptions
+    assert num_preempted >= 10
+
+
 def test_a_grammar_goes_on_where_a_place_was_given_up(make_grammar_harness: MakeHarness) -> None:
     script = scripted(*([10 + number % 7, 20 + number % 5] for number in range(50)))
     found = []
