@@ -129,8 +129,10 @@ def _run(client: Client, command: list[str], *, cwd: Path) -> None:
             raise BuildError(f"{client.name}: no end after {BUILD_S:.0f} s ({log})") from None
     if done.returncode != 0:
         found = ERROR.findall(log.read_text(errors="replace")) or ["it failed"]
+        # pip says last what is wrong, npm first.
+        reason = found[-1 if client.platform is Platform.PYTHON else 0][:200]
         raise BuildError(
-            f"could not install the client {client.name}: {found[-1][:200]} (whole log: {log})."
+            f"could not install the client {client.name}: {reason} (whole log: {log})."
             " Is the package registry reachable? Then run make again."
         )
 
