@@ -109,6 +109,13 @@ async def in_process(gateway: Gateway) -> AsyncIterator[httpx2.AsyncClient]:
 
 
 @asynccontextmanager
+async def alive(gateway: Gateway) -> AsyncIterator[httpx2.AsyncClient]:
+    """As in_process(), with the services that the app starts and stops."""
+    async with gateway.app.router.lifespan_context(gateway.app), in_process(gateway) as client:
+        yield client
+
+
+@asynccontextmanager
 async def listening(gateway: Gateway) -> AsyncIterator[str]:
     """Serves on a free port of this machine, in this event loop; gives the base URL."""
     server = uvicorn.Server(_config(gateway))

@@ -205,14 +205,22 @@ async def test_an_answer_that_does_not_fit_ends_with_length(
     assert (text, reason) == (whole[:max_tokens], "length")
 
 
-@pytest.mark.parametrize(
-    "parameters", [{"bad_words": ["true"]}, {"allowed_token_ids": [5]}, {"min_tokens": 65}]
-)
-async def test_what_cannot_be_done_beside_a_schema_is_refused_by_name(
-    path: WholePath, parameters: dict[str, Any]
+async def test_what_cannot_be_done_beside_a_schema_is_refused_by_name(path: WholePath) -> None:
+    async with path.client() as client:
+        response = await client.post(CHAT, json=asked(PART, min_tokens=65))
+    assert response.status_code == 400
+    assert error_of(response)["param"] == "min_tokens"
+    assert path.engine.submitted == []
+
+
+async def test_bad_words_give_way_to_a_schema_and_allowed_tokens_to_nothing(
+    path: WholePath,
 ) -> None:
     async with path.client() as client:
-        response = await client.post(CHAT, json=asked(PART, **parameters))
-    assert response.status_code == 400
-    assert error_of(response)["param"] == next(iter(parameters))
-    assert path.engine.submitted == []
+        ((text, reason),) = await said(
+            client, asked(PART, max_tokens=200, bad_words=['"', "{"]), stream=False
+        )
+        response = await client.post(CHAT, json=asked(PART, allowed_token_ids=[5]))
+    assert reason == "stop"
+    assert_valid(PART, text)
+    assert (response.status_code, error_of(response)["code"]) == (400, "constraint_failed")

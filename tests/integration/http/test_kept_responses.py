@@ -6,7 +6,7 @@ import pytest
 import redis.asyncio
 
 from runtime.messages import EngineFault, ErrorCode
-from tests.gateway_harness import RESPONSES, error_of, in_process, make_gateway, response
+from tests.gateway_harness import RESPONSES, alive, error_of, in_process, make_gateway, response
 from tests.responses_client import UNKNOWN, create, refused, said, stream
 from tests.valkey_server import ValkeyServer
 
@@ -217,6 +217,7 @@ async def test_a_long_chain_may_be_cut_as_well() -> None:
 # A store that several servers share
 
 
+@pytest.mark.usefixtures("patient_with_redis")
 async def test_servers_with_one_redis_go_on_with_each_others_responses(
     valkey: ValkeyServer,
 ) -> None:
@@ -226,9 +227,9 @@ async def test_servers_with_one_redis_go_on_with_each_others_responses(
         "server_secret": "the secret of both",
     }
     key = {"authorization": "Bearer a"}
-    async with in_process(make_gateway(**settings)) as first:
+    async with alive(make_gateway(**settings)) as first:
         body = (await first.post(RESPONSES, json=response("one"), headers=key)).json()
-    async with in_process(make_gateway(**settings)) as second:
+    async with alive(make_gateway(**settings)) as second:
         path = f"{RESPONSES}/{body['id']}"
         assert (await second.get(path, headers=key)).json() == body
         chained = response("two", previous_response_id=body["id"])
@@ -237,10 +238,11 @@ async def test_servers_with_one_redis_go_on_with_each_others_responses(
         assert (await second.get(path, headers=key)).status_code == 404
 
 
+@pytest.mark.usefixtures("patient_with_redis")
 async def test_in_redis_too_another_keys_response_is_unknown(valkey: ValkeyServer) -> None:
     gateway = make_gateway(redis_url=valkey.url, api_keys=("a", "b"))
     mine, other = ({"authorization": f"Bearer {key}"} for key in "ab")
-    async with in_process(gateway) as client:
+    async with alive(gateway) as client:
         body = (await client.post(RESPONSES, json=response(), headers=mine)).json()
         path = f"{RESPONSES}/{body['id']}"
         for method in ("GET", "DELETE"):
@@ -250,10 +252,11 @@ async def test_in_redis_too_another_keys_response_is_unknown(valkey: ValkeyServe
         assert (await client.get(path, headers=mine)).json() == body
 
 
+@pytest.mark.usefixtures("patient_with_redis")
 async def test_with_redis_gone_answers_are_given_and_kept_here(
     valkey: ValkeyServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with in_process(make_gateway(redis_url=valkey.url)) as client:
+    async with alive(make_gateway(redis_url=valkey.url)) as client:
         there = await create(client)
         valkey.stop()
         here, again = await create(client), (await stream(client)).response
@@ -265,8 +268,9 @@ async def test_with_redis_gone_answers_are_given_and_kept_here(
     assert caplog.text.count("going on without it") == 1
 
 
+@pytest.mark.usefixtures("patient_with_redis")
 async def test_what_redis_keeps_ends_by_itself(valkey: ValkeyServer) -> None:
-    async with in_process(make_gateway(redis_url=valkey.url, response_store_ttl_s=50)) as client:
+    async with alive(make_gateway(redis_url=valkey.url, response_store_ttl_s=50)) as client:
         body = await create(client)
     async with redis.asyncio.from_url(valkey.url) as server:
         (key,) = [key async for key in server.scan_iter()]
@@ -275,11 +279,12 @@ async def test_what_redis_keeps_ends_by_itself(valkey: ValkeyServer) -> None:
     assert 40_000 < left_ms <= 50_000
 
 
+@pytest.mark.usefixtures("patient_with_redis")
 async def test_what_no_server_wrote_into_redis_is_an_unknown_response(
     valkey: ValkeyServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     gateway = make_gateway(redis_url=valkey.url)
-    async with in_process(gateway) as client, redis.asyncio.from_url(valkey.url) as server:
+    async with alive(gateway) as client, redis.asyncio.from_url(valkey.url) as server:
         path = f"{RESPONSES}/{(await create(client))['id']}"
         (key,) = [key async for key in server.scan_iter()]
         await server.set(key, "foreign")

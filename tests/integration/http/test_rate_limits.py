@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ import httpx2
 import pytest
 
 from gateway.rate_limits import RateLimits
-from gateway.redis_link import RedisLink
 from tests.gateway_harness import (
     CHAT,
     COMPLETIONS,
@@ -258,13 +256,7 @@ async def living(gateway: Gateway) -> AsyncIterator[httpx2.AsyncClient]:
         yield client
 
 
-@pytest.fixture
-def _patient_with_redis(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A busy machine shall not look like a Redis that is down."""
-    monkeypatch.setattr("gateway.app.RedisLink", partial(RedisLink, timeout_s=5))
-
-
-@pytest.mark.usefixtures("_patient_with_redis")
+@pytest.mark.usefixtures("patient_with_redis")
 async def test_servers_share_their_counters_in_redis(tmp_path: Path, valkey: ValkeyServer) -> None:
     settings = {"redis_url": valkey.url}
     limits = {"requests_per_minute": 3, "tokens_per_minute": 200}
@@ -280,7 +272,7 @@ async def test_servers_share_their_counters_in_redis(tmp_path: Path, valkey: Val
     assert int(limits_of(answers[2])["remaining-tokens"]) >= 200 - 2 * 35 - 41 - 1
 
 
-@pytest.mark.usefixtures("_patient_with_redis")
+@pytest.mark.usefixtures("patient_with_redis")
 async def test_redis_that_dies_fails_no_request(tmp_path: Path, valkey: ValkeyServer) -> None:
     gateway = limited(tmp_path, {"redis_url": valkey.url}, requests_per_minute=2)
     async with living(gateway) as client:
