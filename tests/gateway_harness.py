@@ -176,3 +176,11 @@ def error_of(response: httpx2.Response) -> dict[str, Any]:
     assert isinstance(error["message"], str)
     assert isinstance(error["type"], str)
     return error
+
+
+# A body for each route that generates.
+BODIES: dict[str, Callable[..., dict[str, Any]]] = {
+    CHAT: chat,
+    COMPLETIONS: completion,
+    RESPONSES: response,
+}

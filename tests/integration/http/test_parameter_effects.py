@@ -12,6 +12,7 @@ import pytest
 from runtime.messages import Sampling, Submit
 from tests.byte_tokenizer import CHATML, END_OF_TEXT, IM_START, byte_assets
 from tests.gateway_harness import (
+    BODIES,
     CHAT,
     COMPLETIONS,
     RESPONSES,
@@ -26,7 +27,6 @@ from tests.gateway_harness import (
 from tests.responses_machine import check_responses_stream
 from tests.sse_machine import check_chat_stream, check_completion_stream, read_data
 
-BODIES: dict[str, Any] = {CHAT: chat, COMPLETIONS: completion, RESPONSES: response}
 LOGPROBS = {"include": ["message.output_text.logprobs"]}
 
 

@@ -8,10 +8,16 @@ import httpx2
 import pytest
 
 from tests.byte_tokenizer import VOCAB_SIZE
-from tests.gateway_harness import CHAT, COMPLETIONS, RESPONSES, chat, completion, error_of, response
+from tests.gateway_harness import (
+    BODIES,
+    CHAT,
+    COMPLETIONS,
+    RESPONSES,
+    completion,
+    error_of,
+)
 from tests.whole_path import byte_engine, serving
 
-BODIES: dict[str, Any] = {CHAT: chat, COMPLETIONS: completion, RESPONSES: response}
 BAD_IDS = (-1, VOCAB_SIZE, 99_999_999, 10**9, 2**31, 2**63)
 
 

@@ -12,11 +12,10 @@ import pytest
 from tests.byte_tokenizer import VOCAB_SIZE
 from tests.fake_executor import FakeExecutor
 from tests.gateway_harness import (
+    BODIES,
     CHAT,
-    COMPLETIONS,
     RESPONSES,
     chat,
-    completion,
     error_of,
     in_process,
     make_gateway,
@@ -25,7 +24,6 @@ from tests.gateway_harness import (
 from tests.whole_path import PAGE_SIZE, byte_engine, serving
 
 KEYS = ("victim-key", "attacker-key")
-BODIES: dict[str, Any] = {CHAT: chat, COMPLETIONS: completion, RESPONSES: response}
 SECRET = "A letter that only one of them has ever sent, and the other tries to guess. " * 2
 
 

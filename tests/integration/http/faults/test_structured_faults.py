@@ -13,19 +13,17 @@ import pytest
 from runtime.messages import Submit
 from tests.constrained_model import assert_valid
 from tests.gateway_harness import (
+    BODIES,
     CHAT,
     COMPLETIONS,
     RESPONSES,
     chat,
-    completion,
     error_of,
     in_process,
     make_gateway,
-    response,
 )
 from tests.integration.http.faults.wishful import wishing
 
-BODIES: dict[str, Any] = {CHAT: chat, COMPLETIONS: completion, RESPONSES: response}
 SCHEMA = {"type": "object"}
 TAGS = {
     "structures": [{"begin": "<f>", "schema": SCHEMA, "end": "</f>"}],

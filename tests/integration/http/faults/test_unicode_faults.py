@@ -11,12 +11,12 @@ import pytest
 
 from tests.conformance.every_route import HALF, TEXTS_WITH_HALVES
 from tests.gateway_harness import (
+    BODIES,
     CHAT,
     COMPLETIONS,
     RESPONSES,
     Gateway,
     chat,
-    completion,
     error_of,
     in_process,
     make_gateway,
@@ -27,7 +27,6 @@ from tests.reasoning_model import reasoning_assets, token_ids
 from tests.responses_machine import check_responses_stream
 from tests.sse_machine import check_chat_stream, check_completion_stream
 
-BODIES: dict[str, Any] = {CHAT: chat, COMPLETIONS: completion, RESPONSES: response}
 REPLACED = "\ufffd"
 EMOJI = "\U0001f30d\u00e9\u6f22 \U0001f468\u200d\U0001f469\u200d\U0001f467!"
 TOOLS = [{"type": "function", "function": {"name": "f"}}]

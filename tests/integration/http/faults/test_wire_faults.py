@@ -10,22 +10,20 @@ import pytest
 
 from runtime.messages import EngineFault, ErrorCode
 from tests.gateway_harness import (
+    BODIES,
     CHAT,
     COMPLETIONS,
     MODEL,
     RESPONSES,
     Gateway,
     chat,
-    completion,
     error_of,
     in_process,
     listening,
     make_gateway,
-    response,
 )
 from tests.sse_machine import FINISH_REASONS, check_chat_stream, read_data
 
-BODIES: dict[str, Any] = {CHAT: chat, COMPLETIONS: completion, RESPONSES: response}
 # Of the fake engine, and the tokens of the template around one message.
 CONTEXT, AROUND = 128, 19
 USAGE = {"stream": True, "stream_options": {"include_usage": True}}
