@@ -36,7 +36,7 @@ from gateway.tokenizer import Tokenizer
 from gateway.tools.families import DialectSetting, find_dialect
 from grammar.matcher import Vocabulary
 from grammar.probe import ConstraintProbe
-from runtime.config import RuntimeConfig
+from runtime.config import RuntimeConfig, TierConfig
 from runtime.errors import RuntimePackageError
 from runtime.model_source import ModelSource, hub_name, locate_model, open_model
 from runtime.supervisor import EngineSupervisor, LogFormat, SupervisorPolicy
@@ -210,6 +210,14 @@ def runtime_config(settings: Settings, path: Path) -> RuntimeConfig:
         max_overtaking_s=settings.max_overtaking_s,
         jump_forward=settings.jump_forward,
         num_threads=settings.num_threads,
+        pin_share=settings.cache_pin_share,
+        tiers=TierConfig(
+            disk_dir=settings.cache_dir,
+            disk_bytes=settings.cache_disk_mb * _MIB,
+            host_bytes=settings.cache_host_mb * _MIB,
+            redis_ttl_s=settings.cache_redis_ttl_s,
+            format=settings.cache_format,
+        ),
     )
 
 

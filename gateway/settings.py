@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from gateway.tools.families import DialectSetting
 from grammar.spec import EngineChoice
-from runtime.config import DeviceName, DTypeName
+from runtime.config import CacheFormat, DeviceName, DTypeName
 
 PREFIX = "RADIXGATE_"
 # Variables that tell the test suite where things are; they configure no server.
@@ -112,6 +112,31 @@ class Settings(BaseModel):
         "a Redis that several servers share, such as redis://HOST:6379/0; absent = none",
         default=None,
         min_length=1,
+    )
+    cache_dir: str | None = setting(
+        None, "folder in which computed prefixes outlive a restart; absent = none do"
+    )
+    cache_disk_mb: int = setting(4096, "largest size of that folder", unit="MiB", ge=1)
+    cache_host_mb: int = setting(
+        1024, "host memory for prefixes that a GPU's memory has no room for; 0 = none",
+        unit="MiB", ge=0,
+    )  # fmt: skip
+    cache_redis_url: str | None = secret(
+        "a Redis in which servers of one model share computed prefixes; absent = none",
+        default=None,
+        min_length=1,
+    )
+    cache_redis_ttl_s: int = setting(
+        3600, "how long a prefix stays in that Redis after its last use", unit="s", ge=1
+    )
+    cache_format: CacheFormat = setting(
+        "raw", "how prefixes are kept outside the device: exactly, or in half the size"
+    )
+    cache_pin_share: float = setting(
+        0.25, "share of the page pool that one tenant's pinned prefixes may take", ge=0, le=1
+    )
+    cache_max_ttl_s: float = setting(
+        86400.0, "longest time for which a client may pin a prefix", unit="s", ge=0
     )
     response_store_max: int = setting(
         1000, "responses kept in memory for previous_response_id and GET; 0 = none is", ge=0

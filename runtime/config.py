@@ -14,6 +14,27 @@ TorchDTypeName = Literal["float32", "bfloat16"]
 DeviceName = Literal["auto", "cpu", "cuda"]
 
 
+CacheFormat = Literal["raw", "int8"]
+
+
+class TierConfig(msgspec.Struct, frozen=True):
+    """The lower tiers of the prefix cache. Redis is used where the environment of the process has
+    a URL for it (worker_process.CACHE_REDIS_VARIABLE): it may hold a password, and arguments are
+    seen by everyone on the machine.
+
+    `model_id` is the name under which replicas agree on what they share; `secret_check` is a hash
+    of the secret behind the namespaces, without which none would find another's pages.
+    """
+
+    disk_dir: str | None = None
+    disk_bytes: int = 4 * 1024**3
+    host_bytes: int = 0
+    redis_ttl_s: int = 3600
+    format: CacheFormat = "raw"
+    model_id: str = ""
+    secret_check: str = ""
+
+
 class RuntimeConfig(msgspec.Struct, frozen=True):
     """Settings of one runtime. `max_model_len` None = what model and KV memory allow.
 
@@ -21,6 +42,7 @@ class RuntimeConfig(msgspec.Struct, frozen=True):
     decode rows first. `watermark` is the share of the pool kept free when admitting.
     Requests with less to compute overtake one that waits for `max_overtaking_s` at most.
     `jump_forward` appends what a grammar forces without sampling it.
+    `pin_share` bounds one owner's pins in the pool.
     `gateway_timeout_s` is how long a gateway may be silent before its requests are freed.
     """
 
@@ -37,6 +59,8 @@ class RuntimeConfig(msgspec.Struct, frozen=True):
     jump_forward: bool = True
     num_threads: int = 0
     gateway_timeout_s: float = 15.0
+    pin_share: float = 0.25
+    tiers: TierConfig = TierConfig()
 
 
 class ResolvedConfig(msgspec.Struct, frozen=True):

@@ -11,8 +11,9 @@ from typing import Literal
 import msgspec
 
 from grammar.spec import PreparedConstraint
+from runtime.cache_messages import CacheAnswer, CacheQuery, TierName, TierUse
 
-PROTOCOL_VERSION = 3
+PROTOCOL_VERSION = 4
 
 AttributeValue = str | int | float | bool
 FinishReason = Literal["stop", "length"]
@@ -73,6 +74,31 @@ class TraceContext(msgspec.Struct, frozen=True):
         return self.traceparent[3:35]
 
 
+class Pin(msgspec.Struct, frozen=True, array_like=True):
+    """The first `num_tokens` of the prompt shall stay cached for `ttl_s` seconds."""
+
+    num_tokens: int
+    ttl_s: float
+
+
+class CacheHints(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a request asks of the prefix cache, beyond what it does by itself.
+
+    `owner` is whom the pages count for, safe to log: `quota_bytes` bounds what it has in the tree
+    (None = no bound), and pins are honoured up to its share. New pins of a `key` take the place of
+    the older ones of that key. Of prompt and answer the first `keep_len` tokens are left in the
+    cache (None = all that is computed), and of the answer what comes before the token
+    `dropped_from`: the next turn will not have what follows.
+    """
+
+    owner: str = ""
+    quota_bytes: int | None = None
+    key: str = ""
+    pins: tuple[Pin, ...] = ()
+    keep_len: int | None = None
+    dropped_from: int | None = None
+
+
 class Submit(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     """Everything the runtime needs for one request.
 
@@ -93,6 +119,7 @@ class Submit(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     namespace: bytes = b""
     tenant: str = ""
     use_cache: bool = True
+    cache: CacheHints = CacheHints()
     num_prompt_logprobs: int | None = None
     queue_deadline_ns: int = 0
     deadline_ns: int = 0
@@ -115,7 +142,7 @@ class Ping(msgspec.Struct, frozen=True, tag=True):
     gateway_id: str
 
 
-ToRuntime = Submit | Abort | Ping
+ToRuntime = Submit | Abort | Ping | CacheQuery
 
 
 class EngineInfo(msgspec.Struct, frozen=True):
@@ -137,6 +164,7 @@ class EngineInfo(msgspec.Struct, frozen=True):
     num_pages: int
     max_running: int
     kv_root: bytes
+    page_bytes: int = 0
 
 
 class EngineStats(msgspec.Struct, frozen=True):
@@ -165,6 +193,8 @@ class EngineStats(msgspec.Struct, frozen=True):
     fair_preemptions: int = 0
     evicted_pages: int = 0
     steps: int = 0
+    pages_pinned: int = 0
+    tiers: tuple[TierUse, ...] = ()
 
 
 class Phase(msgspec.Struct, frozen=True):
@@ -192,13 +222,17 @@ class EngineFault(msgspec.Struct, frozen=True):
 
 class ChoiceUsage(msgspec.Struct, frozen=True):
     """Final counts of one choice. cached + computed = prompt; recomputation counts apart.
-    Completion tokens include the forced ones, which were not sampled."""
+    Completion tokens include the forced ones, which were not sampled. `written_tokens` of the
+    prompt were computed and left in the cache; `tier_tokens` of the cached ones came from lower
+    tiers."""
 
     prompt_tokens: int
     cached_tokens: int
     completion_tokens: int
     recomputed_tokens: int = 0
     forced_tokens: int = 0
+    written_tokens: int = 0
+    tier_tokens: dict[TierName, int] = {}
 
 
 class TokenEvent(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -253,4 +287,4 @@ class Goodbye(msgspec.Struct, frozen=True, tag=True):
     reason: str
 
 
-ToGateway = StepOutput | Pong | Goodbye
+ToGateway = StepOutput | Pong | Goodbye | CacheAnswer

@@ -4,6 +4,7 @@ import enum
 from collections.abc import AsyncIterator
 from typing import Protocol
 
+from runtime.cache_messages import CacheAnswer, CacheQuery
 from runtime.messages import EngineInfo, EngineStats, Submit, TokenEvent
 
 
@@ -43,6 +44,12 @@ class TokenEngine(Protocol):
         unfinished choice yields a last event with error ENGINE_DIED.
 
         Raises: EngineUnavailable at the call, before anything is sent.
+        """
+
+    async def ask(self, query: CacheQuery) -> CacheAnswer:
+        """Asks the runtime about its prefix cache; `request_id` is unique per gateway.
+
+        Raises: EngineUnavailable, also where the runtime dies before it answers.
         """
 
     def abort(self, request_id: str, choice: int | None = None) -> None:
