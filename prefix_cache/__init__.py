@@ -10,8 +10,11 @@ from prefix_cache.identity import (
     tenant_salt,
 )
 from prefix_cache.lease import Lease, PageCounts, TailMatch
+from prefix_cache.observer import CacheObserver
+from prefix_cache.page_notes import StoredNote
 
 __all__ = [
+    "CacheObserver",
     "KvLayout",
     "Lease",
     "LeaseEnded",
@@ -19,6 +22,7 @@ __all__ = [
     "PageCounts",
     "PrefixCache",
     "PrefixCacheError",
+    "StoredNote",
     "TailMatch",
     "page_identities",
     "page_identity",

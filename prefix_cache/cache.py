@@ -6,11 +6,15 @@ One thread only. A sequence's life: acquire, extend, (copy the tail, release_tai
 pages fill, release.
 """
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 
 from prefix_cache.errors import LeaseEnded, OutOfPages
+from prefix_cache.identity import page_identities, tenant_root
 from prefix_cache.invariants import check_tree
 from prefix_cache.lease import Lease, PageCounts, TailMatch
+from prefix_cache.observer import CacheObserver
+from prefix_cache.page_notes import StoredNote
 from prefix_cache.page_pool import PagePool
 from prefix_cache.tree import RadixTree
 
@@ -21,7 +25,20 @@ class PrefixCache:
     Namespaces never share pages. Token ids are compared before a page is reused; no hash decides.
     """
 
-    def __init__(self, *, num_pages: int, page_size: int = 16) -> None:
+    def __init__(
+        self,
+        *,
+        num_pages: int,
+        page_size: int = 16,
+        pin_share: float = 0.25,
+        clock_ns: Callable[[], int] = time.time_ns,
+        identity_root: bytes | None = None,
+        observer: CacheObserver | None = None,
+    ) -> None:
+        self._max_pinned = int(num_pages * pin_share)
+        self._clock_ns = clock_ns
+        self._identity_root = identity_root
+        self._observer = observer
         self._pool = PagePool(num_pages)
         self._tree = RadixTree(page_size)
         self._open_leases: set[Lease] = set()
@@ -36,8 +53,17 @@ class PrefixCache:
     def page_size(self) -> int:
         return self._tree.page_size
 
-    def acquire(self, namespace: bytes, token_ids: Sequence[int], *, max_tokens: int) -> Lease:
+    @property
+    def tree(self) -> RadixTree:
+        """To be read, between two calls of the cache."""
+        return self._tree
+
+    def acquire(
+        self, namespace: bytes, token_ids: Sequence[int], *, max_tokens: int, owner: str = ""
+    ) -> Lease:
         """Locks the longest match of at most `max_tokens` tokens, exact to the token.
+
+        `owner` is whom the namespace's pages count for; the same at each call for a namespace.
 
         The page that the tail is copied from is locked until `release_tail`. A sequence that
         needs the whole pool gets no tail, as that page would be one too many.
@@ -51,6 +77,7 @@ class PrefixCache:
             num_locked_pages=len(match.page_ids),
             namespace=namespace,
             node=node,
+            owner=owner,
         )
         if tail_node is not None:
             lease.tail_node = tail_node
@@ -135,6 +162,39 @@ class PrefixCache:
         lease.page_ids, lease.num_locked_pages, lease.is_open = [], 0, False
         self._open_leases.remove(lease)
 
+    def pin(self, lease: Lease, num_tokens: int, *, until_ns: int, key: str = "") -> int:
+        """Makes the lease's published pages of the first tokens the last to be evicted.
+
+        The page in which `num_tokens` ends counts whole. Returns how many pages are pinned.
+        """
+        _require_open(lease)
+        return min(-(-num_tokens // self.page_size), lease.num_locked_pages)
+
+    def set_quota(self, owner: str, max_pages: int | None) -> None:
+        """Bounds the pages of one owner in the tree; None = no bound."""
+
+    def take_stored(self) -> list[StoredNote]:
+        """The full pages that entered the tree since the last call."""
+        return []
+
+    def take_removed(self) -> list[bytes]:
+        """The identities of full pages that left the tree since the last call."""
+        return []
+
+    def is_current(self, page_id: int, generation: int) -> bool:
+        """Whether the page still holds what it held when it got that generation."""
+        return False
+
+    def identities_of(
+        self, namespace: bytes, token_ids: Sequence[int], *, num_pages: int
+    ) -> list[bytes]:
+        """The identities of the first full pages of a sequence; none without an identity root."""
+        if self._identity_root is None:
+            return []
+        root = tenant_root(self._identity_root, namespace)
+        tokens = token_ids[: num_pages * self.page_size]
+        return list(page_identities(root, tokens, page_size=self.page_size))
+
     def num_available(self) -> int:
         """Pages that `extend` can give: free ones and those of unlocked nodes. O(1)."""
         return self._pool.num_free + self._tree.num_pages - self._tree.num_locked_pages
@@ -148,8 +208,9 @@ class PrefixCache:
             total=self._pool.num_pages,
         )
 
-    def flush(self) -> int:
-        """Forgets every page that no lease locks; returns how many. Not counted as evictions."""
+    def flush(self, owner: str | None = None) -> int:
+        """Forgets every page that no lease locks, of one owner or (None) of all; returns how many.
+        Not counted as evictions."""
         page_ids = self._tree.evict(self._tree.num_pages - self._tree.num_locked_pages)
         self._pool.free(page_ids)
         return len(page_ids)

@@ -15,13 +15,15 @@ class TailMatch:
 
 @dataclass(frozen=True, slots=True)
 class PageCounts:
-    """Pages by state: free + cached + held = total; `locked` is the part of `cached` in use."""
+    """Pages by state: free + cached + held = total; `locked` is the part of `cached` in use,
+    `pinned` the part that is evicted last."""
 
     free: int
     cached: int
     locked: int
     held: int
     total: int
+    pinned: int = 0
 
 
 @dataclass(eq=False, slots=True)
@@ -44,6 +46,7 @@ class Lease:
     num_tail_tokens: int = 0
     num_locked_pages: int = 0
     namespace: bytes | None = None
+    owner: str = ""
     node: Node | None = field(default=None, repr=False)
     tail_node: Node | None = field(default=None, repr=False)
     is_open: bool = True

@@ -4,6 +4,7 @@ Only the tree changes them. A node's edge is a run of pages; every page but the 
 leaf is full.
 """
 
+import struct
 from bisect import bisect_left
 from collections.abc import Iterator
 
@@ -17,7 +18,17 @@ class Node:
     to the root goes through this node. `last_used` is the tree's clock at the last lock or unlock.
     """
 
-    __slots__ = ("children", "last_used", "num_locks", "page_ids", "page_tokens", "parent")
+    __slots__ = (
+        "children",
+        "last_used",
+        "num_hits",
+        "num_locks",
+        "page_ids",
+        "page_tokens",
+        "parent",
+        "pinned_until_ns",
+        "used_ns",
+    )
 
     def __init__(self, parent: "Node | None", pages: list[PageTokens], page_ids: list[int]) -> None:
         self.parent = parent
@@ -26,10 +37,22 @@ class Node:
         self.children = Children()
         self.num_locks = 0
         self.last_used = 0
+        self.num_hits = 0
+        self.used_ns = 0
+        self.pinned_until_ns = 0
 
     @property
     def num_pages(self) -> int:
         return len(self.page_ids)
+
+    @property
+    def tokens(self) -> bytes:
+        """All tokens of the edge, packed."""
+        return b"".join(struct.pack(f">{len(page)}I", *page) for page in self.page_tokens)
+
+    @property
+    def num_tokens(self) -> int:
+        return sum(map(len, self.page_tokens))
 
     @property
     def key(self) -> PageTokens:
@@ -40,11 +63,12 @@ class Node:
 class Root(Node):
     """The empty edge at which one namespace starts."""
 
-    __slots__ = ("namespace",)
+    __slots__ = ("namespace", "owner")
 
-    def __init__(self, namespace: bytes) -> None:
+    def __init__(self, namespace: bytes, owner: str = "") -> None:
         super().__init__(None, [], [])
         self.namespace = namespace
+        self.owner = owner
 
 
 class Children:
