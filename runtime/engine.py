@@ -14,6 +14,8 @@ from grammar.errors import GrammarError
 from prefix_cache import PrefixCache
 from runtime.admission import choices_to_answer, find_fault
 from runtime.batch import Executor, RowKey, SampledToken
+from runtime.cache_messages import CacheAnswer, CacheQuery
+from runtime.cache_questions import CacheQuestions
 from runtime.config import RuntimeConfig
 from runtime.counters import Counters
 from runtime.deadlines import Deadlines, RequestKey
@@ -63,6 +65,7 @@ class Engine:
         # A sequence alone must always be able to finish, whatever the model would allow.
         self._max_model_len = min(info.max_model_len, info.num_pages * info.page_size)
         self._counters = Counters()
+        self._questions = CacheQuestions(cache, info)
         self._outbox = Outbox()
         self._requests: dict[RequestKey, Request] = {}
         self._deadlines = Deadlines()
@@ -123,6 +126,10 @@ class Engine:
             num_waiting=self._scheduler.num_waiting + num_building,
             num_running=self._scheduler.num_running,
         )
+
+    def answer(self, query: CacheQuery) -> CacheAnswer:
+        """What a gateway asks about the prefix cache; between two steps only."""
+        return self._questions.answer(query)
 
     def next_deadline_ns(self) -> int | None:
         """When a step is due even if there is no other work."""

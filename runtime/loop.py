@@ -8,6 +8,7 @@ cannot be served gets an error event. A gateway that vanishes or falls silent lo
 import logging
 import os
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Protocol, assert_never
 
@@ -15,6 +16,14 @@ import zmq
 
 from runtime import wire
 from runtime.admission import choices_to_answer
+from runtime.cache_messages import (
+    CacheAnswer,
+    CacheFault,
+    CacheQuery,
+    DescribeCache,
+    ExplainCache,
+    FlushCache,
+)
 from runtime.gateway_registry import GatewayRegistry
 from runtime.messages import (
     PROTOCOL_VERSION,
@@ -44,9 +53,15 @@ PIPE_BYTES = 65536
 # Messages taken between two steps, so that a flood of them cannot starve running requests.
 MAX_INBOX_PER_STEP = 256
 
+# Questions about the cache that may wait: one is answered between two steps, as it costs the
+# running requests as much as it takes.
+MAX_QUESTIONS = 256
+
 FREED = "this gateway was silent or did not read its messages: its requests were freed"
 FULL = "too many gateways are connected to this runtime"
 NOT_GREETED = "a gateway greets with a ping before it sends requests"
+TOO_MANY_QUESTIONS = "too many questions about the cache wait; ask again later"
+NO_ANSWER = "the runtime could not answer this question; its log says why"
 
 
 class SteppedEngine(Protocol):
@@ -65,6 +80,8 @@ class SteppedEngine(Protocol):
     def next_deadline_ns(self) -> int | None: ...
 
     def stats(self) -> EngineStats: ...
+
+    def answer(self, query: CacheQuery) -> CacheAnswer: ...
 
 
 class Doorbell:
@@ -116,6 +133,7 @@ class RuntimeLoop:
         self._engine = engine
         self._info = info
         self._gateways = GatewayRegistry(timeout_s=gateway_timeout_s)
+        self._questions: deque[tuple[bytes, CacheQuery]] = deque()
         self._garbage = wire.GarbageCounter(logger)
         self._doorbell = doorbell
         self._clock = clock
@@ -129,7 +147,7 @@ class RuntimeLoop:
     def run(self, should_stop: Callable[[], bool]) -> None:
         """Serves until `should_stop()`, which is asked at least every IDLE_POLL_MS."""
         while not should_stop():
-            if not self._engine.has_work():
+            if not self.has_work():
                 self._poller.poll(self.sleep_ms())
                 self._doorbell.silence()
             self.turn()
@@ -137,8 +155,13 @@ class RuntimeLoop:
     def turn(self) -> None:
         """One round without waiting."""
         self._drain_inbox()
+        self._answer_one_question()
         self._publish(self._engine.step())
         self._free_silent_gateways()
+
+    def has_work(self) -> bool:
+        """Whether a turn would do anything now that did not just arrive."""
+        return bool(self._questions) or self._engine.has_work()
 
     def sleep_ms(self) -> int:
         """How long there is nothing to do if nobody rings or writes: a request whose matcher is
@@ -184,12 +207,14 @@ class RuntimeLoop:
         else:
             self._send(identity, Goodbye(FULL))
 
-    def _hand_over(self, identity: bytes, message: Submit | Abort) -> None:
+    def _hand_over(self, identity: bytes, message: Submit | Abort | CacheQuery) -> None:
         match message:
             case Submit():
                 self._submit(identity, message)
             case Abort():
                 self._engine.abort(identity, message)
+            case ExplainCache() | DescribeCache() | FlushCache():
+                self._take_question(identity, message)
             case _:
                 assert_never(message)
 
@@ -205,6 +230,23 @@ class RuntimeLoop:
             )
             self._engine.abort(identity, Abort(request.request_id))
             self._send_events(identity, _rejection(request))
+
+    def _take_question(self, identity: bytes, query: CacheQuery) -> None:
+        if len(self._questions) < MAX_QUESTIONS:
+            self._questions.append((identity, query))
+        else:
+            self._send(identity, CacheFault(query.request_id, TOO_MANY_QUESTIONS))
+
+    def _answer_one_question(self) -> None:
+        if not self._questions:
+            return
+        identity, query = self._questions.popleft()
+        try:
+            answer = self._engine.answer(query)
+        except Exception:
+            logger.exception("question %r could not be answered", query.request_id[:200])
+            answer = CacheFault(query.request_id, NO_ANSWER)
+        self._send(identity, answer)
 
     def _publish(self, outputs: dict[bytes, list[TokenEvent]]) -> None:
         self._num_steps += 1

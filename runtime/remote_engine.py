@@ -17,6 +17,14 @@ import zmq.asyncio
 from zmq.utils.monitor import parse_monitor_message
 
 from runtime import wire
+from runtime.cache_messages import (
+    CacheAnswer,
+    CacheDescription,
+    CacheExplanation,
+    CacheFault,
+    CacheFlushed,
+    CacheQuery,
+)
 from runtime.messages import (
     PROTOCOL_VERSION,
     Abort,
@@ -33,6 +41,7 @@ from runtime.messages import (
     TokenEvent,
     ToRuntime,
 )
+from runtime.pending_answers import PendingAnswers
 from runtime.token_engine import EngineState, EngineUnavailable
 from runtime.token_stream import EventInbox, TokenStream
 
@@ -41,6 +50,9 @@ logger = logging.getLogger(__name__)
 # How long stop() gives the last aborts to leave.
 CLOSE_LINGER_MS = 200
 
+# A question is answered between two steps; the runtime owes no longer wait than this.
+ANSWER_TIMEOUT_S = 10.0
+
 # A greeting that could not leave yet is tried again after this.
 CONNECT_RETRY_S = 0.1
 
@@ -48,6 +60,7 @@ LOST_EVENTS = "events of this request were lost between runtime and gateway"
 CONNECTION_LOST = "the connection to the runtime was lost"
 RESTARTED = "the runtime was restarted"
 STOPPED = "the server is stopping"
+NOT_TAKEN = "the runtime does not take messages at the moment"
 
 
 class RemoteEngine:
@@ -65,6 +78,7 @@ class RemoteEngine:
         gateway_id: str | None = None,
         heartbeat_s: float = 1.0,
         hang_timeout_s: float = 30.0,
+        answer_timeout_s: float = ANSWER_TIMEOUT_S,
     ) -> None:
         self.address = address
         self.failure: str | None = None
@@ -79,6 +93,7 @@ class RemoteEngine:
         self._info: EngineInfo | None = None
         self._stats = EngineStats()
         self._inboxes: dict[str, EventInbox] = {}
+        self._pending_answers = PendingAnswers(answer_timeout_s)
         self._garbage = wire.GarbageCounter(logger)
         self._context: zmq.asyncio.Context | None = None
         self._socket: zmq.asyncio.Socket | None = None
@@ -140,10 +155,19 @@ class RemoteEngine:
         if request.request_id in self._inboxes:
             raise ValueError(f"request id {request.request_id!r} is already in flight")
         if not self._send(request):
-            raise EngineUnavailable("the runtime does not take messages at the moment")
+            raise EngineUnavailable(NOT_TAKEN)
         inbox = EventInbox(request.request_id, request.num_choices)
         self._inboxes[request.request_id] = inbox
         return TokenStream(inbox, self.abort)
+
+    async def ask(self, query: CacheQuery) -> CacheAnswer:
+        if self._state is not EngineState.READY:
+            raise EngineUnavailable(self._why_unavailable())
+        if query.request_id in self._pending_answers:
+            raise ValueError(f"question {query.request_id!r} is already asked")
+        if not self._send(query):
+            raise EngineUnavailable(NOT_TAKEN)
+        return await self._pending_answers.wait_for(query.request_id)
 
     def abort(self, request_id: str, choice: int | None = None) -> None:
         inbox = self._inboxes.get(request_id)
@@ -219,6 +243,8 @@ class RemoteEngine:
                 self._on_pong(message)
             case Goodbye():
                 self._on_goodbye(message.reason)
+            case CacheExplanation() | CacheDescription() | CacheFlushed() | CacheFault():
+                self._pending_answers.deliver(message)
             case _:
                 assert_never(message)
 
@@ -269,6 +295,7 @@ class RemoteEngine:
 
     def _abort_all(self, reason: str) -> None:
         """The aborts are for a runtime that still lives; a dead one does not get them."""
+        self._pending_answers.fail_all(reason)
         inboxes, self._inboxes = self._inboxes, {}
         for request_id, inbox in inboxes.items():
             self._send(Abort(request_id))

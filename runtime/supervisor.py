@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from runtime import worker_process
+from runtime.cache_messages import CacheAnswer, CacheQuery
 from runtime.config import RuntimeConfig
 from runtime.errors import RuntimePackageError
 from runtime.messages import EngineInfo, EngineStats, Submit, TokenEvent
@@ -163,6 +164,11 @@ class EngineSupervisor:
         if self._remote is None or self.state is not EngineState.READY:
             raise EngineUnavailable(self._why_unavailable())
         return self._remote.submit(request)
+
+    async def ask(self, query: CacheQuery) -> CacheAnswer:
+        if self._remote is None or self.state is not EngineState.READY:
+            raise EngineUnavailable(self._why_unavailable())
+        return await self._remote.ask(query)
 
     def abort(self, request_id: str, choice: int | None = None) -> None:
         if self._remote is not None:

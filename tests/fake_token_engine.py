@@ -6,10 +6,20 @@ unless max_tokens is reached first. Nothing here waits for time.
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Literal
+from typing import Literal, assert_never
 
 import msgspec
 
+from runtime.cache_messages import (
+    CacheAnswer,
+    CacheDescription,
+    CacheExplanation,
+    CacheFlushed,
+    CacheQuery,
+    DescribeCache,
+    ExplainCache,
+    FlushCache,
+)
 from runtime.messages import (
     ChoiceUsage,
     EngineFault,
@@ -25,6 +35,7 @@ from telemetry import names
 from tests.byte_tokenizer import IM_END, VOCAB_SIZE
 
 Script = Callable[[Submit, int], Sequence[int]]
+AnswerScript = Callable[[CacheQuery], CacheAnswer]
 HoldPoint = Literal["queue", "decode"]
 
 INFO = EngineInfo(
@@ -49,12 +60,38 @@ def hello(_submit: Submit, _choice: int) -> Sequence[int]:
     return list(b"Hello, world!")
 
 
+def empty_cache(query: CacheQuery) -> CacheAnswer:
+    """The default answers: nothing is cached, nothing was ever seen."""
+    match query:
+        case ExplainCache():
+            num_tokens = len(query.prompt_token_ids)
+            return CacheExplanation(query.request_id, num_tokens, 0, reason="never_seen")
+        case DescribeCache():
+            return CacheDescription(
+                request_id=query.request_id,
+                page_size=INFO.page_size,
+                page_bytes=INFO.page_bytes,
+                pages_free=INFO.num_pages,
+                pages_cached=0,
+                pages_locked=0,
+                pages_held=0,
+                pages_total=INFO.num_pages,
+                num_evicted_pages=0,
+                owners=[],
+            )
+        case FlushCache():
+            return CacheFlushed(query.request_id, 0)
+        case _:
+            assert_never(query)
+
+
 class FakeTokenEngine:
     """`submitted` and `aborted` record what was asked; `open_requests` are those whose iterator
     has not ended. `hold(point)` makes requests wait in the queue, or after their first token,
     until `release()`. `fault` ends each choice with that error, after `fault_after` tokens
     (None = in the queue, before admission).
-    `unavailable` makes submit() raise. `cached_tokens` is what cache.match reports. A first
+    `unavailable` makes submit() and ask() raise. `answers` is the script of ask(), `asked` records
+    what was. `cached_tokens` is what cache.match reports. A first
     choice's tokens, and its prompt's scores, come `first_choice_delay` events after the others'.
     """
 
@@ -72,6 +109,8 @@ class FakeTokenEngine:
         self.fault: EngineFault | None = None
         self.fault_after: int | None = None
         self.unavailable: str | None = None
+        self.answers: AnswerScript = empty_cache
+        self.asked: list[CacheQuery] = []
         self.cached_tokens = 0
         self.first_choice_delay = 0
         self._held_at: HoldPoint | None = None
@@ -97,6 +136,13 @@ class FakeTokenEngine:
         self.submitted.append(request)
         self.open_requests.add(request.request_id)
         return self._run(request)
+
+    async def ask(self, query: CacheQuery) -> CacheAnswer:
+        if self.unavailable is not None:
+            raise EngineUnavailable(self.unavailable)
+        self.asked.append(query)
+        await asyncio.sleep(0)
+        return self.answers(query)
 
     def abort(self, request_id: str, choice: int | None = None) -> None:
         self.aborted.append((request_id, choice))

@@ -174,7 +174,7 @@ class SteppedEngine(RemoteEngine):
             raise
 
     def _has_work(self) -> bool:
-        return bool(self._frames.to_runtime) or self.runtime.has_work()
+        return bool(self._frames.to_runtime) or self._loop.has_work()
 
     async def _step(self) -> None:
         self._turn()

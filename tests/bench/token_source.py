@@ -18,6 +18,7 @@ import zmq
 
 from gateway.tokenizer import Tokenizer
 from runtime import wire
+from runtime.cache_messages import CacheAnswer, CacheFault, CacheQuery
 from runtime.loop import Doorbell, RuntimeLoop
 from runtime.messages import Abort, ChoiceUsage, EngineInfo, EngineStats, Submit, TokenEvent
 from runtime.model_source import open_model
@@ -104,6 +105,9 @@ class TokenSource:
 
     def stats(self) -> EngineStats:
         return EngineStats(num_running=len(self._requests), steps=len(self.emitted_ns))
+
+    def answer(self, query: CacheQuery) -> CacheAnswer:
+        return CacheFault(query.request_id, "a source of tokens has no cache")
 
     def _next_due_ns(self) -> int | None:
         if self._first_due_ns is None or self.is_over:

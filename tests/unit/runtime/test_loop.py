@@ -9,7 +9,23 @@ import pytest
 import zmq
 
 from runtime import wire
-from runtime.loop import FREED, IDLE_POLL_MS, NOT_GREETED, Doorbell, RuntimeLoop
+from runtime.cache_messages import (
+    CacheAnswer,
+    CacheFault,
+    CacheFlushed,
+    CacheQuery,
+    DescribeCache,
+    FlushCache,
+)
+from runtime.loop import (
+    FREED,
+    IDLE_POLL_MS,
+    MAX_QUESTIONS,
+    NO_ANSWER,
+    NOT_GREETED,
+    Doorbell,
+    RuntimeLoop,
+)
 from runtime.messages import (
     PROTOCOL_VERSION,
     Abort,
@@ -43,6 +59,7 @@ class RecordingEngine:
         self.has_more = False
         self.deadline_ns: int | None = None
         self.num_steps = 0
+        self.asked: list[tuple[str, int]] = []
 
     def submit(self, gateway: bytes, request: Submit) -> None:
         if not request.prompt_token_ids:
@@ -68,6 +85,12 @@ class RecordingEngine:
 
     def stats(self) -> EngineStats:
         return EngineStats(steps=self.num_steps)
+
+    def answer(self, query: CacheQuery) -> CacheAnswer:
+        if not isinstance(query, FlushCache):
+            raise IndexError("a bug that this question has found")
+        self.asked.append((query.request_id, self.num_steps))
+        return CacheFlushed(query.request_id, 7)
 
 
 class Bench:
@@ -167,6 +190,43 @@ def test_each_gateway_gets_one_message_a_step_with_all_its_events(bench: Bench) 
     assert [output.events for output in outputs if isinstance(output, StepOutput)] == [ours, theirs]
     assert {output.incarnation for output in outputs if isinstance(output, StepOutput)} == {"first"}
     assert not first.poll(0)
+
+
+def test_a_question_about_the_cache_is_answered_to_who_asked(bench: Bench) -> None:
+    first, second = bench.greeted(b"a"), bench.greeted(b"b")
+    bench.tell(second, FlushCache("q1"))
+    assert bench.answer(second) == CacheFlushed("q1", 7)
+    assert not first.poll(0)
+
+
+def test_a_question_that_the_engine_cannot_answer_is_a_fault_and_ends_nothing(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    dealer = bench.greeted(b"a")
+    bench.tell(dealer, DescribeCache("q1", owner=None), FlushCache("q2"))
+    assert bench.answer(dealer) == CacheFault("q1", NO_ANSWER)
+    assert bench.answer(dealer) == CacheFlushed("q2", 7)
+    assert "a bug that this question has found" in caplog.text
+
+
+def test_of_many_questions_one_is_answered_a_step_and_too_many_are_refused(bench: Bench) -> None:
+    dealer = bench.greeted(b"a")
+    num_refused = 3
+    for index in range(MAX_QUESTIONS + num_refused):
+        dealer.send(wire.encode(FlushCache(f"q{index}")))
+    refusals: list[ToGateway] = []
+    while len(refusals) < num_refused:
+        # Each turn takes all that has come and answers one, so that some more find a place.
+        bench.loop._drain_inbox()
+        while dealer.poll(10):
+            refusals.append(wire.decode_for_gateway(dealer.recv()))
+    assert {type(refusal) for refusal in refusals} == {CacheFault}
+    assert bench.engine.asked == []
+    assert bench.loop.has_work()
+    for _ in range(MAX_QUESTIONS):
+        bench.loop.turn()
+    assert bench.engine.asked == [(f"q{index}", index + 1) for index in range(MAX_QUESTIONS)]
+    assert not bench.loop.has_work()
 
 
 def test_garbage_is_ignored_and_the_next_request_is_taken(bench: Bench) -> None:
