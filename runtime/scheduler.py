@@ -9,19 +9,13 @@ from dataclasses import dataclass
 
 from prefix_cache import Lease, OutOfPages, PrefixCache
 from runtime.counters import Counters
-from runtime.fairness import (
-    INPUT_WEIGHT,
-    OUTPUT_WEIGHT,
-    Account,
-    FairTurns,
-    RecomputeCredit,
-    TenantCounters,
-)
+from runtime.fairness import OUTPUT_WEIGHT, Account, FairTurns, RecomputeCredit, TenantCounters
 from runtime.growth import Growth, GrowthForecast, OutputLengths
 from runtime.phases import QueueReason
 from runtime.refusal import LastRefusal, Room
 from runtime.request import Sequence, SequenceState
 from runtime.schedule import Schedule, ScheduleDraft
+from runtime.served_tokens import ServedTokens
 from runtime.step_budget import PrefillAllowance, StepBudget, StepShape
 from runtime.waiting import PrefixFollowing, WaitingQueue, tenant_of
 
@@ -74,6 +68,7 @@ class Scheduler:
         self._tenants = TenantCounters(max_lead=OUTPUT_WEIGHT * limits.max_model_len)
         self._turns = FairTurns(self._tenants, quantum=limits.max_step_tokens)
         self._credit = RecomputeCredit(limits.max_model_len)
+        self._served = ServedTokens(counters, self._tenants, self._credit)
         self._waiting = WaitingQueue(
             cache,
             counters=self._tenants,
@@ -124,7 +119,7 @@ class Scheduler:
         self._counters.steps += 1
         decoding = {sequence.key for sequence in schedule.sequences if sequence.is_decoding}
         self._step_budget.observe(StepShape.of(schedule.batch, decoding=decoding), elapsed_ns)
-        self._charge(schedule)
+        self._served.charge(schedule)
         for sequence, row in zip(schedule.sequences, schedule.batch.rows, strict=True):
             self._note_computed(sequence, row.start, row.start + len(row.token_ids))
 
@@ -326,7 +321,11 @@ class Scheduler:
         num_to_compute = len(sequence.token_ids) - lease.num_cached_tokens
         self._waiting.admit(sequence, num_to_compute, start_ns)
         self._running.append(sequence)
-        self._note_admitted(sequence, lease)
+        sequence.state = SequenceState.RUNNING
+        sequence.lease = lease
+        sequence.input_len = len(sequence.token_ids)
+        sequence.num_computed_tokens = lease.num_cached_tokens
+        self._served.count_match(sequence, lease.num_cached_tokens)
         sequence.phases.admitted(start_ns)
         num_input = _num_input_tokens(sequence)
         num_cached = min(lease.num_cached_tokens, num_input)
@@ -387,62 +386,16 @@ class Scheduler:
             submit.namespace, sequence.token_ids, max_tokens=sequence.num_matchable_tokens
         )
 
-    def _note_admitted(self, sequence: Sequence, lease: Lease) -> None:
-        """Counts the match. Tokens that were provided before a preemption are no hit."""
-        sequence.state = SequenceState.RUNNING
-        sequence.lease = lease
-        sequence.input_len = len(sequence.token_ids)
-        sequence.num_computed_tokens = lease.num_cached_tokens
-        self._credit.settle(sequence.key, sequence.num_provided_tokens - lease.num_cached_tokens)
-        num_hits = min(lease.num_cached_tokens, sequence.num_prompt_tokens)
-        num_hits = max(0, num_hits - sequence.num_provided_tokens)
-        sequence.num_cached_tokens += num_hits
-        sequence.num_provided_tokens = max(sequence.num_provided_tokens, lease.num_cached_tokens)
-        self._counters.cached_tokens += num_hits
-        if not sequence.was_admitted:
-            self._counters.prompt_tokens += sequence.num_prompt_tokens
-
-    def _charge(self, schedule: Schedule) -> None:
-        """Counts the step for the tenants; what is computed again counts nothing."""
-        served: dict[str, int] = {}
-        num_new_in_all = 0
-        for sequence, row in zip(schedule.sequences, schedule.batch.rows, strict=True):
-            num_tokens = num_new = len(row.token_ids)
-            if row.start < sequence.num_provided_tokens:
-                num_new = max(0, row.start + num_tokens - sequence.num_provided_tokens)
-            num_new_in_all += num_new
-            # Behind the input the first of a row was sampled, and counted then; others were forced.
-            num_input = num_new if row.start < sequence.input_len else num_tokens - 1
-            weighted = INPUT_WEIGHT * num_input + OUTPUT_WEIGHT * len(row.sample_offsets)
-            tenant = sequence.request.submit.tenant
-            served[tenant] = served.get(tenant, 0) + weighted
-        for tenant, weighted in served.items():
-            self._tenants.charge(tenant, weighted)
-        self._credit.earn(num_new_in_all)
-
     def _note_computed(self, sequence: Sequence, start: int, end: int) -> None:
         """[start, end) is computed: frees the tail's source, shares pages that became full."""
         assert sequence.lease is not None
         sequence.num_computed_tokens = end
-        self._count_computed(sequence, start, end)
+        self._served.count_computed(sequence, start, end)
         if sequence.has_tail_copy:
             self._cache.release_tail(sequence.lease)
         page_size = self._limits.page_size
         if sequence.request.submit.use_cache and end // page_size > start // page_size:
             self._cache.publish(sequence.lease, sequence.token_ids[:end])
-
-    def _count_computed(self, sequence: Sequence, start: int, end: int) -> None:
-        """Splits [start, end) at what was provided before: behind it is new, in front a repeat."""
-        num_provided = sequence.num_provided_tokens
-        if start >= num_provided >= sequence.num_prompt_tokens:
-            sequence.num_provided_tokens = end
-            return
-        num_repeated = max(0, min(end, num_provided) - start)
-        num_new_prompt = min(end, sequence.num_prompt_tokens) - max(start, num_provided)
-        sequence.num_recomputed_tokens += num_repeated
-        sequence.num_provided_tokens = max(num_provided, end)
-        self._counters.recomputed_tokens += num_repeated
-        self._counters.computed_prompt_tokens += max(0, num_new_prompt)
 
     def _release(self, sequence: Sequence) -> None:
         assert sequence.lease is not None
