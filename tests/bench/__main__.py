@@ -9,13 +9,13 @@ import sys
 
 import uvloop
 
+from telemetry.answer_stream import StreamError
 from tests.bench.command_line import Request, parse
 from tests.bench.machine import this_machine
 from tests.bench.measure import measure_all
 from tests.bench.report import as_json, markdown, row_cells
 from tests.bench.results import LoadRow, Results
 from tests.bench.servers import ServerError
-from tests.bench.streams import StreamError
 
 
 def run(request: Request) -> int:

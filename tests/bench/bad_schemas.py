@@ -18,13 +18,13 @@ from typing import Any
 import aiohttp
 import uvloop
 
+from telemetry.answer_stream import RecordedStream, StreamError, read_answer, text_arrivals_ns
 from telemetry.load import percentile
 from tests.bench.client import client_session, record
 from tests.bench.machine import this_machine
 from tests.bench.measure import warm_up
 from tests.bench.servers import Endpoint, ServerError, product, running
 from tests.bench.stall import gaps_within
-from tests.bench.streams import RecordedStream, StreamError, read_answer, text_arrivals_ns
 from tests.bench.workloads import make_bodies
 
 NUM_STREAMS = 8

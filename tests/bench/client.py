@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import aiohttp
 
-from tests.bench.streams import RecordedStream
+from telemetry.answer_stream import RecordedStream
 from tests.bench.workloads import Body
 
 _REQUEST_TIMEOUT_S = 1800.0

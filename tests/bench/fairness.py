@@ -18,13 +18,13 @@ import aiohttp
 import httpx2
 import uvloop
 
+from telemetry.answer_stream import RecordedStream, StreamError, read_answer, text_arrivals_ns
 from telemetry.load import percentile
 from telemetry.names import METRIC_FAIR_PREEMPTIONS
 from tests.bench.client import client_session, record
 from tests.bench.machine import this_machine
 from tests.bench.processor import ProcessorTimes
 from tests.bench.servers import Contender, Endpoint, ServerError, product, running
-from tests.bench.streams import RecordedStream, StreamError, read_answer, text_arrivals_ns
 from tests.bench.workloads import Body, make_bodies
 from tests.e2e.scrape import scrape, until_running
 

@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 
 import jsonschema
 
+from telemetry.answer_stream import Answer, StreamError, read_answer
 from telemetry.load import summarize
 from tests.bench.client import RecordedLoad, run_load
 from tests.bench.memory import watch_memory
 from tests.bench.processor import ProcessorTimes
 from tests.bench.results import ColdAndWarm, LoadRow, Results, Start
 from tests.bench.servers import Contender, Endpoint, running
-from tests.bench.streams import Answer, StreamError, read_answer
 from tests.bench.workloads import ANSWER_SCHEMA, Body, Workload, make_bodies, make_pairs
 
 _WARM_UP_TOKENS = 16
@@ -134,7 +134,7 @@ def make_row(server: str, workload: Workload, num_clients: int, load: RecordedLo
         valid_s=num_valid / load.wall_s if workload == "json" else None,
         prompt_tokens=sum(answer.prompt_tokens for answer in answers),
         output_tokens=sum(answer.output_tokens for answer in answers),
-        cached_tokens=sum(answer.cached_tokens for answer in answers),
+        cached_tokens=sum(answer.cached_tokens or 0 for answer in answers),
         client_cpu=load.client_cpu,
     )
 

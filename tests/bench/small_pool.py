@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import httpx2
 import uvloop
 
+from telemetry.answer_stream import StreamError, read_answer
 from telemetry.load import Limits, goodput
 from telemetry.names import METRIC_PREEMPTIONS
 from tests.bench.client import RecordedLoad, run_load
@@ -21,7 +22,6 @@ from tests.bench.machine import this_machine
 from tests.bench.measure import make_row, warm_up
 from tests.bench.processor import ProcessorTimes
 from tests.bench.servers import Endpoint, ServerError, product, running
-from tests.bench.streams import StreamError, read_answer
 from tests.bench.workloads import make_bodies
 from tests.e2e.scrape import scrape
 

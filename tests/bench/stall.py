@@ -15,13 +15,13 @@ from dataclasses import dataclass
 import aiohttp
 import uvloop
 
+from telemetry.answer_stream import RecordedStream, StreamError, read_answer, text_arrivals_ns
 from telemetry.load import percentile
 from tests.bench.client import client_session, record
 from tests.bench.machine import this_machine
 from tests.bench.measure import warm_up
 from tests.bench.processor import ProcessorTimes
 from tests.bench.servers import Endpoint, ServerError, product, running
-from tests.bench.streams import RecordedStream, StreamError, read_answer, text_arrivals_ns
 from tests.bench.workloads import make_bodies, make_long_prompt
 
 NUM_STREAMS = 8

@@ -3,19 +3,11 @@
 import random
 from typing import Any, Literal, get_args
 
+from telemetry.workload_text import say
+
+Body = dict[str, Any]
 Workload = Literal["short", "unique", "shared", "json"]
 WORKLOADS: tuple[Workload, ...] = get_args(Workload)
-Body = dict[str, Any]
-
-# Common nouns, a token each in the default model's vocabulary and in most others.
-_WORDS = (
-    "apple bridge candle doctor engine forest garden harbor island jacket kitchen ladder market"
-    " needle office paper river school table uncle valley window yellow winter summer letter"
-    " stone music train house field light water paint horse glass bread chair cloud dream earth"
-    " flame green heart image knife lemon money night ocean plant queen round sugar tower voice"
-    " world youth answer bottle circle dinner family guitar hammer insect jungle leader mirror"
-    " nature object picture rocket silver ticket vessel wonder border coffee danger"
-).split()
 
 # What a `json` answer has to fit; llguidance, xgrammar and GBNF all enforce it.
 ANSWER_SCHEMA: dict[str, Any] = {
@@ -49,32 +41,32 @@ def make_bodies(workload: Workload, model: str, *, num_requests: int, seed: str)
     all, 64 out. json: an answer that has to fit ANSWER_SCHEMA.
     """
     rng = random.Random(f"{seed}/{workload}")
-    system = _say(rng, _SYSTEM_WORDS)
+    system = say(rng, _SYSTEM_WORDS)
     return [_body(workload, model, rng, system) for _ in range(num_requests)]
 
 
 def make_pairs(model: str, *, num_pairs: int, seed: str) -> list[Body]:
     """Each prompt of about 1,400 tokens twice in a row: first cold, then with its prefix cached."""
     rng = random.Random(f"{seed}/pairs")
-    prompts = [_say(rng, _SYSTEM_WORDS) for _ in range(num_pairs)]
+    prompts = [say(rng, _SYSTEM_WORDS) for _ in range(num_pairs)]
     return [_chat(model, prompt, max_tokens=4) for prompt in prompts for _ in range(2)]
 
 
 def make_long_prompt(model: str, *, num_words: int, max_tokens: int, seed: str) -> Body:
     """One body whose prompt no other seed's begins with."""
-    return _chat(model, _say(random.Random(seed), num_words), max_tokens=max_tokens)
+    return _chat(model, say(random.Random(seed), num_words), max_tokens=max_tokens)
 
 
 def _body(workload: Workload, model: str, rng: random.Random, system: str) -> Body:
     match workload:
         case "short":
-            return _chat(model, f"Tell me a long story about a {_say(rng, 3)}.", max_tokens=128)
+            return _chat(model, f"Tell me a long story about a {say(rng, 3)}.", max_tokens=128)
         case "unique":
-            return _chat(model, _say(rng, _UNIQUE_WORDS), max_tokens=64)
+            return _chat(model, say(rng, _UNIQUE_WORDS), max_tokens=64)
         case "shared":
-            return _chat(model, _say(rng, _QUESTION_WORDS), system=system, max_tokens=64)
+            return _chat(model, say(rng, _QUESTION_WORDS), system=system, max_tokens=64)
         case "json":
-            asked = f"Describe a person called {_say(rng, 2)} as a JSON object."
+            asked = f"Describe a person called {say(rng, 2)} as a JSON object."
             body = _chat(model, asked, max_tokens=128)
             # The answer is to end by itself.
             del body["ignore_eos"]
@@ -99,7 +91,3 @@ def _chat(model: str, content: str, *, max_tokens: int, system: str | None = Non
 def _response_format() -> dict[str, Any]:
     schema = {"name": "person", "schema": ANSWER_SCHEMA, "strict": True}
     return {"type": "json_schema", "json_schema": schema}
-
-
-def _say(rng: random.Random, num_words: int) -> str:
-    return " ".join(rng.choice(_WORDS) for _ in range(num_words))

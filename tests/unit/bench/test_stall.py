@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from telemetry.answer_stream import RecordedStream, StreamError
 from tests.bench.stall import evaluate, gaps_within
-from tests.bench.streams import RecordedStream, StreamError
 
 MS = 1_000_000
 

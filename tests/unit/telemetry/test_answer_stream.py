@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.bench.streams import RecordedStream, StreamError, read_answer, text_arrivals_ns
+from telemetry.answer_stream import RecordedStream, StreamError, read_answer, text_arrivals_ns
 
 MS = 1_000_000
 USAGE = {
