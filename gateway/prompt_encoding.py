@@ -13,6 +13,7 @@ from gateway.chat_template import ChatTemplate
 from gateway.errors import ContextLengthExceeded, InvalidRequest
 from gateway.fill_in_middle import find_fim_tokens
 from gateway.generation import ChatPrompt, Prompt, TextPrompt, TokenizedPrompt
+from gateway.prompt_positions import PromptMap, map_prompt
 from gateway.tokenizer import Tokenizer
 
 # Above this many characters a request's prompts are made in a worker: about 10 ms of the loop.
@@ -69,17 +70,7 @@ class PromptEncoder:
 
         Raises: InvalidRequest.
         """
-        if self._template is None:
-            raise InvalidRequest(
-                "This model has no chat template: use /v1/completions.", param="messages"
-            )
-        return self._template.render(
-            prompt.messages,
-            tools=prompt.tools,
-            options=prompt.options,
-            adds_generation_prompt=prompt.adds_generation_prompt,
-            continues_last=prompt.continues_last,
-        )
+        return self._render(prompt.messages, prompt, is_prefix=False)
 
     async def tokenize(
         self, prompt: Prompt, limits: PromptLimits, *, with_pieces: bool
@@ -102,6 +93,17 @@ class PromptEncoder:
             return tokenize()
         return await asyncio.get_running_loop().run_in_executor(self._workers, tokenize)
 
+    async def locate(self, prompt: ChatPrompt, token_ids: Sequence[int]) -> PromptMap:
+        """Where the messages are in the tokens that encode() made of the prompt. It takes about
+        twice as long as that.
+
+        Raises: InvalidRequest.
+        """
+        locate = partial(self._locate, prompt, token_ids)
+        if num_chars(prompt, enough=MAX_INLINE_CHARS // 2) <= MAX_INLINE_CHARS // 2:
+            return locate()
+        return await asyncio.get_running_loop().run_in_executor(self._workers, locate)
+
     async def detokenize(self, token_ids: Sequence[int]) -> str:
         """Raises: InvalidRequest naming an id that the model does not have."""
         detokenize = partial(self._detokenize, token_ids)
@@ -119,6 +121,35 @@ class PromptEncoder:
         token_ids = self._tokenizer.encode(text, add_special=prompt.adds_special, param=param)
         pieces = tuple(map(self._tokenizer.piece, token_ids)) if with_pieces else None
         return TokenizedPrompt(text, tuple(token_ids), limits.max_model_len, pieces)
+
+    def _render(
+        self, messages: Sequence[dict[str, Any]], prompt: ChatPrompt, *, is_prefix: bool
+    ) -> str:
+        """Messages with the tools and options of the prompt; `is_prefix` as Renderer has it."""
+        if self._template is None:
+            raise InvalidRequest(
+                "This model has no chat template: use /v1/completions.", param="messages"
+            )
+        return self._template.render(
+            messages,
+            tools=prompt.tools,
+            options=prompt.options,
+            adds_generation_prompt=prompt.adds_generation_prompt and not is_prefix,
+            continues_last=prompt.continues_last and not is_prefix,
+        )
+
+    def _locate(self, prompt: ChatPrompt, token_ids: Sequence[int]) -> PromptMap:
+        def render(messages: Sequence[dict[str, Any]], *, is_prefix: bool) -> str:
+            return self._render(messages, prompt, is_prefix=is_prefix)
+
+        return map_prompt(
+            self._tokenizer,
+            self.render(prompt),
+            token_ids,
+            prompt.messages,
+            render=render,
+            adds_special=prompt.adds_special,
+        )
 
     def _detokenize(self, token_ids: Sequence[int]) -> str:
         check_ids(token_ids, vocab_size=self._tokenizer.vocab_size, param="tokens")

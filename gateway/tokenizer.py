@@ -32,6 +32,8 @@ class Tokenizer:
             raise ModelError(f"the model's tokenizer cannot be read: {error}") from error
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
+        # It adds no token that is asked for here, and would cut spaces off the tokens' places.
+        self._tokenizer.post_processor = None
         self._add_bos = assets.add_bos
         self.vocab_size = assets.vocab_size
         self.bos_token_id = assets.bos_token_id
@@ -52,10 +54,20 @@ class Tokenizer:
         """
         check_unicode(text, param=param)
         token_ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
-        if add_special and self._add_bos and self.bos_token_id is not None:
-            if token_ids[:1] != [self.bos_token_id]:
-                return [self.bos_token_id, *token_ids]
-        return token_ids
+        return [*self._first_ids(token_ids, add_special=add_special), *token_ids]
+
+    def encode_with_offsets(
+        self, text: str, *, add_special: bool, param: str = "prompt"
+    ) -> tuple[list[int], list[tuple[int, int]]]:
+        """The ids of encode(), and for each the characters of the text that it stands for. Those of
+        a character that is several tokens are the same for all of them.
+
+        Raises: InvalidRequest as encode() does.
+        """
+        check_unicode(text, param=param)
+        encoding = self._tokenizer.encode(text, add_special_tokens=False)
+        first = self._first_ids(encoding.ids, add_special=add_special)
+        return [*first, *encoding.ids], [*[(0, 0)] * len(first), *encoding.offsets]
 
     def decode(self, token_ids: Sequence[int]) -> str:
         """The text of tokens, control tokens as they are written. What is no whole character
@@ -102,6 +114,12 @@ class Tokenizer:
             return self._whole_texts[token_id]
         except KeyError:
             return self._whole_texts.setdefault(token_id, self._read_whole_text(token_id))
+
+    def _first_ids(self, token_ids: Sequence[int], *, add_special: bool) -> list[int]:
+        """The model's first token, where it is wanted and not there yet."""
+        if not add_special or not self._add_bos or self.bos_token_id is None:
+            return []
+        return [] if token_ids[:1] == [self.bos_token_id] else [self.bos_token_id]
 
     def _read_whole_text(self, token_id: int) -> str | None:
         if self.is_special(token_id):
