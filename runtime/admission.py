@@ -3,15 +3,17 @@
 The gateway has validated ranges and lengths in the client's terms; this is the last line.
 """
 
+import math
 from itertools import chain
 
-from runtime.messages import EngineInfo, Sampling, Submit
+from runtime.messages import CacheHints, EngineInfo, Sampling, Submit
 
 MAX_CHOICES = 128
 # Of all tokens of a prompt together: each best one takes some hundred bytes until it is sent.
 MAX_PROMPT_LOGPROBS = 1 << 20
 # Tokens in all bad words together: they are compared with the end of the answer in every step.
 MAX_BAD_WORDS_LEN = 1 << 16
+MAX_PINS = 16
 
 
 def find_fault(request: Submit, info: EngineInfo, *, max_model_len: int) -> str | None:
@@ -33,6 +35,7 @@ def find_fault(request: Submit, info: EngineInfo, *, max_model_len: int) -> str 
     return (
         _find_strange_logprobs(request, info.vocab_size)
         or _find_strange_words(request.sampling)
+        or _find_strange_hints(request.cache)
         or _find_strange_id(request, info.vocab_size)
     )
 
@@ -65,6 +68,17 @@ def _find_strange_words(sampling: Sampling) -> str | None:
     num_tokens = sum(map(len, sampling.bad_words))
     if num_tokens > MAX_BAD_WORDS_LEN:
         return f"bad_words holds {num_tokens} tokens; at most {MAX_BAD_WORDS_LEN} are taken"
+    return None
+
+
+def _find_strange_hints(hints: CacheHints) -> str | None:
+    """Sizes and times that are none."""
+    if len(hints.pins) > MAX_PINS:
+        return f"there are {len(hints.pins)} pins; at most {MAX_PINS} are taken"
+    if not all(pin.num_tokens >= 0 and 0 <= pin.ttl_s < math.inf for pin in hints.pins):
+        return "a pin has a size or a time that is negative or no number"
+    if min(hints.keep_len or 0, hints.quota_bytes or 0) < 0:
+        return "keep_len and quota_bytes must be at least 0"
     return None
 
 

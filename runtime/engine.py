@@ -84,6 +84,7 @@ class Engine:
             num_watermark_pages=math.ceil(config.watermark * info.num_pages),
             max_model_len=self._max_model_len,
             max_overtaking_ns=round(config.max_overtaking_s * 1e9),
+            page_bytes=info.page_bytes,
         )
         self._scheduler = Scheduler(
             cache,

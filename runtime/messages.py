@@ -127,6 +127,15 @@ class Submit(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     output_prefix: list[int] = []
     first_forbidden: tuple[int, ...] = ()
 
+    def num_written(self, num_cached: int) -> int:
+        """How many tokens of the prompt are left in the cache that were not found there, once the
+        prompt is computed."""
+        if not self.use_cache:
+            return 0
+        num_tokens, keep_len = len(self.prompt_token_ids), self.cache.keep_len
+        num_kept = num_tokens if keep_len is None else min(keep_len, num_tokens)
+        return max(0, num_kept - num_cached)
+
 
 class Abort(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     """Ends a request, or one choice of it; no further event follows for what it names."""

@@ -76,6 +76,10 @@ class Sequence:
     `wants_scores` until tokens [1, num_scored_tokens] are all of it; the log-probabilities that no
     event had yet are in `prompt_logprobs`.
 
+    The cache may keep the first `keep_len` tokens (None = all): what the hints say, and what is
+    before the token that the next turn of a conversation lacks, of which the first
+    `num_searched_tokens` hold none.
+
     Until the copy of a partial page that was found in the tree has run (`has_tail_copy`), the
     tokens behind the shared pages count as computed but are not there yet.
     """
@@ -105,12 +109,16 @@ class Sequence:
     prompt_logprobs: list[TokenLogprob] = field(default_factory=list)
     wants_scores: bool = field(init=False)
     sampling: Sampling = field(init=False)
+    keep_len: int | None = field(init=False)
+    num_searched_tokens: int = field(init=False)
 
     def __post_init__(self) -> None:
         # Both are asked of every sequence in every step.
         self.sampling = self.request.submit.sampling
         is_scored = self.choice == 0 and self.request.submit.num_prompt_logprobs is not None
         self.wants_scores = is_scored and self.num_prompt_tokens > 1
+        self.keep_len = self.request.submit.cache.keep_len
+        self.num_searched_tokens = self.num_prompt_tokens
 
     @property
     def num_prompt_tokens(self) -> int:
@@ -184,10 +192,18 @@ class Sequence:
         taken, self.prompt_logprobs = self.prompt_logprobs, []
         return taken
 
+    def num_kept(self, num_tokens: int) -> int:
+        """How many of the first `num_tokens` tokens the cache may keep."""
+        self._find_cut(num_tokens)
+        return num_tokens if self.keep_len is None else min(self.keep_len, num_tokens)
+
     def cacheable_ids(self) -> list[int] | None:
-        """The tokens whose KV is in the lease's pages, None where the tree must not have them."""
+        """The tokens whose KV is in the lease's pages and may stay, None where the tree must not
+        have any."""
         assert not self.has_tail_copy, "a sequence ends between steps, when its copy has run"
-        return self.token_ids[: self.num_computed_tokens] if self.request.submit.use_cache else None
+        if not self.request.submit.use_cache:
+            return None
+        return self.token_ids[: self.num_kept(self.num_computed_tokens)]
 
     def usage(self) -> ChoiceUsage:
         """Counts so far. Output includes a token that ends the choice, as OpenAI counts."""
@@ -197,4 +213,15 @@ class Sequence:
             completion_tokens=self.num_output_tokens,
             recomputed_tokens=self.num_recomputed_tokens,
             forced_tokens=self.num_forced_tokens,
+            written_tokens=self.request.submit.num_written(self.num_cached_tokens),
         )
+
+    def _find_cut(self, num_tokens: int) -> None:
+        """Looks for the token from which on the answer is dropped, among those not seen yet."""
+        marker = self.request.submit.cache.dropped_from
+        if marker is None or num_tokens <= self.num_searched_tokens:
+            return
+        start, self.num_searched_tokens = self.num_searched_tokens, num_tokens
+        if marker in (searched := self.token_ids[start:num_tokens]):
+            place = start + searched.index(marker)
+            self.keep_len = place if self.keep_len is None else min(self.keep_len, place)

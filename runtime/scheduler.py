@@ -15,6 +15,7 @@ from runtime.phases import QueueReason
 from runtime.refusal import LastRefusal, Room
 from runtime.request import Sequence, SequenceState
 from runtime.schedule import Schedule, ScheduleDraft
+from runtime.sequence_pages import SequencePages
 from runtime.served_tokens import ServedTokens
 from runtime.step_budget import PrefillAllowance, StepBudget, StepShape
 from runtime.waiting import PrefixFollowing, WaitingQueue, tenant_of
@@ -28,7 +29,8 @@ MIN_GAIN = 2
 class SchedulerLimits:
     """`max_step_tokens` is the budget of one step; `num_watermark_pages` stay free when a
     sequence is admitted beside others. `max_model_len` bounds prompt and answer together, and
-    nobody is overtaken who has waited for `max_overtaking_ns`."""
+    nobody is overtaken who has waited for `max_overtaking_ns`. Without `page_bytes` no quota of
+    the cache is kept."""
 
     page_size: int
     max_running: int
@@ -36,6 +38,7 @@ class SchedulerLimits:
     num_watermark_pages: int
     max_model_len: int
     max_overtaking_ns: int
+    page_bytes: int = 0
 
 
 class Scheduler:
@@ -69,6 +72,7 @@ class Scheduler:
         self._turns = FairTurns(self._tenants, quantum=limits.max_step_tokens)
         self._credit = RecomputeCredit(limits.max_model_len)
         self._served = ServedTokens(counters, self._tenants, self._credit)
+        self._pages = SequencePages(cache, page_bytes=limits.page_bytes, clock=clock)
         self._waiting = WaitingQueue(
             cache,
             counters=self._tenants,
@@ -343,7 +347,7 @@ class Scheduler:
 
     def _acquire(self, sequence: Sequence) -> Lease | None:
         """A lease with pages for the whole input, or None and nothing changed."""
-        lease = self._match(sequence)
+        lease = self._pages.match(sequence)
         num_missing = self._num_pages(len(sequence.token_ids)) - len(lease.page_ids)
         if not self._has_room(sequence, lease, num_missing):
             self._cache.release(lease, None)
@@ -378,33 +382,14 @@ class Scheduler:
             num_pages=num_missing + self._num_own_pages(lease),
         )
 
-    def _match(self, sequence: Sequence) -> Lease:
-        submit = sequence.request.submit
-        if not submit.use_cache:
-            return self._cache.acquire_none()
-        return self._cache.acquire(
-            submit.namespace, sequence.token_ids, max_tokens=sequence.num_matchable_tokens
-        )
-
     def _note_computed(self, sequence: Sequence, start: int, end: int) -> None:
-        """[start, end) is computed: frees the tail's source, shares pages that became full."""
-        assert sequence.lease is not None
+        """[start, end) is computed."""
         sequence.num_computed_tokens = end
         self._served.count_computed(sequence, start, end)
-        if sequence.has_tail_copy:
-            self._cache.release_tail(sequence.lease)
-        page_size = self._limits.page_size
-        if sequence.request.submit.use_cache and end // page_size > start // page_size:
-            self._cache.publish(sequence.lease, sequence.token_ids[:end])
+        self._pages.computed(sequence, start, end)
 
     def _release(self, sequence: Sequence) -> None:
-        assert sequence.lease is not None
-        if sequence.has_tail_copy:
-            # None of it has run since it was admitted: what was to be copied is not there.
-            self._cache.release_tail(sequence.lease)
-            sequence.num_computed_tokens = sequence.lease.num_shared_tokens
-        self._cache.release(sequence.lease, sequence.cacheable_ids())
-        sequence.lease = None
+        self._pages.release(sequence)
         self._tenants.stopped(tenant_of(sequence))
 
     def _hold(self, sequence: Sequence, reason: QueueReason) -> None:

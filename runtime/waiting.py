@@ -346,8 +346,8 @@ class PrefixFollowing:
             sequence.leader = None
 
     def _shared_len(self, sequence: Sequence, candidate: Sequence) -> int:
-        """Tokens in the full pages of input that both begin with; the last token of a
-        sequence is always its own to compute."""
+        """Tokens in the full pages of input that both begin with and that the candidate shares;
+        the last token of a sequence is always its own to compute."""
         submit, other = sequence.request.submit, candidate.request.submit
         if (
             not candidate.is_prefilling
@@ -355,7 +355,8 @@ class PrefixFollowing:
             or submit.namespace != other.namespace
         ):
             return 0
-        limit = min(len(sequence.token_ids) - 1, candidate.input_len) // self._page_size
+        num_shared = candidate.num_kept(candidate.input_len)
+        limit = min(len(sequence.token_ids) - 1, num_shared) // self._page_size
         num_pages = self._num_equal_pages(sequence.token_ids, candidate.token_ids, limit)
         return num_pages * self._page_size
 

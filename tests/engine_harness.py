@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+import msgspec
+
 from grammar.spec import PreparedConstraint
 from prefix_cache import PrefixCache
 from runtime.batch import Executor, RowKey
@@ -11,6 +13,7 @@ from runtime.engine import Engine
 from runtime.grammar_builder import GrammarBuilder
 from runtime.messages import (
     Abort,
+    CacheHints,
     EngineInfo,
     EngineStats,
     ErrorCode,
@@ -107,6 +110,7 @@ def make_submit(
     deadline_ns: int = 0,
     output_prefix: Iterable[int] = (),
     first_forbidden: tuple[int, ...] = (),
+    cache: CacheHints | None = None,
 ) -> Submit:
     return Submit(
         request_id=request_id,
@@ -122,6 +126,7 @@ def make_submit(
         deadline_ns=deadline_ns,
         output_prefix=list(output_prefix),
         first_forbidden=first_forbidden,
+        cache=cache or CacheHints(),
     )
 
 
@@ -178,7 +183,9 @@ class EngineDriver:
         grammar: GrammarBuilder | None = None,
     ) -> None:
         self.clock = StepClock()
-        self.cache = PrefixCache(num_pages=info.num_pages, page_size=info.page_size)
+        self.cache = PrefixCache(
+            num_pages=info.num_pages, page_size=info.page_size, clock_ns=self.clock
+        )
         self.answers: dict[tuple[bytes, str, int], Answer] = {}
         self.engine = Engine(
             executor=executor,
@@ -267,6 +274,7 @@ class EngineHarness(EngineDriver):
         choose: Chooser | None = None,
         grammar: GrammarBuilder | None = None,
         jump_forward: bool = True,
+        page_bytes: int = 0,
     ) -> None:
         self.executor = FakeExecutor(PAGE_SIZE, VOCAB_SIZE, choose)
         config = RuntimeConfig(
@@ -276,7 +284,9 @@ class EngineHarness(EngineDriver):
             watermark=watermark,
             jump_forward=jump_forward,
         )
-        info = make_info(num_pages=num_pages, max_model_len=max_model_len)
+        info = msgspec.structs.replace(
+            make_info(num_pages=num_pages, max_model_len=max_model_len), page_bytes=page_bytes
+        )
         super().__init__(self.executor, info, config=config, grammar=grammar)
 
 

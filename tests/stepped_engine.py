@@ -80,7 +80,9 @@ class SteppedEngine(RemoteEngine):
     ) -> None:
         super().__init__("inproc://stepped", heartbeat_s=3600.0)
         self.clock = ShiftedClock()
-        self.cache = PrefixCache(num_pages=info.num_pages, page_size=info.page_size)
+        self.cache = PrefixCache(
+            num_pages=info.num_pages, page_size=info.page_size, clock_ns=self.clock
+        )
         self.submitted: list[Submit] = []
         self.num_steps = 0
         self._grammar = GrammarBuilder(vocabulary, load=load, on_ready=self._wake_from_thread)
