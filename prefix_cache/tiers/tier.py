@@ -44,6 +44,15 @@ class TierCounts:
     rejected: dict[str, int] = field(default_factory=dict)
     dropped: dict[str, int] = field(default_factory=dict)
 
+    def reject(self, reason: str) -> None:
+        """A page came back that is not exactly the one asked for."""
+        self.rejected[reason] = self.rejected.get(reason, 0) + 1
+
+    def drop(self, reason: str, *, num_pages: int = 1) -> None:
+        """Pages were given to be stored and are not."""
+        if num_pages:
+            self.dropped[reason] = self.dropped.get(reason, 0) + num_pages
+
 
 class PageTier(Protocol):
     """One lower tier. No method raises for what the world does to it: it counts, and has less."""
