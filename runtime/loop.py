@@ -8,7 +8,6 @@ cannot be served gets an error event. A gateway that vanishes or falls silent lo
 import logging
 import os
 import time
-from collections import deque
 from collections.abc import Callable
 from typing import Protocol, assert_never
 
@@ -17,8 +16,6 @@ import zmq
 from runtime import wire
 from runtime.admission import choices_to_answer
 from runtime.cache_messages import (
-    CacheAnswer,
-    CacheFault,
     CacheQuery,
     DescribeCache,
     ExplainCache,
@@ -40,6 +37,7 @@ from runtime.messages import (
     ToGateway,
     TokenEvent,
 )
+from runtime.question_queue import AnswerOrFuture, QuestionQueue
 
 logger = logging.getLogger(__name__)
 
@@ -53,15 +51,9 @@ PIPE_BYTES = 65536
 # Messages taken between two steps, so that a flood of them cannot starve running requests.
 MAX_INBOX_PER_STEP = 256
 
-# Questions about the cache that may wait: one is answered between two steps, as it costs the
-# running requests as much as it takes.
-MAX_QUESTIONS = 256
-
 FREED = "this gateway was silent or did not read its messages: its requests were freed"
 FULL = "too many gateways are connected to this runtime"
 NOT_GREETED = "a gateway greets with a ping before it sends requests"
-TOO_MANY_QUESTIONS = "too many questions about the cache wait; ask again later"
-NO_ANSWER = "the runtime could not answer this question; its log says why"
 
 
 class SteppedEngine(Protocol):
@@ -81,7 +73,7 @@ class SteppedEngine(Protocol):
 
     def stats(self) -> EngineStats: ...
 
-    def answer(self, query: CacheQuery) -> CacheAnswer: ...
+    def answer(self, query: CacheQuery) -> AnswerOrFuture: ...
 
 
 class Doorbell:
@@ -133,7 +125,7 @@ class RuntimeLoop:
         self._engine = engine
         self._info = info
         self._gateways = GatewayRegistry(timeout_s=gateway_timeout_s)
-        self._questions: deque[tuple[bytes, CacheQuery]] = deque()
+        self._questions = QuestionQueue(engine.answer, ring=doorbell.ring)
         self._garbage = wire.GarbageCounter(logger)
         self._doorbell = doorbell
         self._clock = clock
@@ -155,13 +147,14 @@ class RuntimeLoop:
     def turn(self) -> None:
         """One round without waiting."""
         self._drain_inbox()
-        self._answer_one_question()
+        for identity, answer in self._questions.take_answers():
+            self._send(identity, answer)
         self._publish(self._engine.step())
         self._free_silent_gateways()
 
     def has_work(self) -> bool:
         """Whether a turn would do anything now that did not just arrive."""
-        return bool(self._questions) or self._engine.has_work()
+        return self._questions.has_work() or self._engine.has_work()
 
     def sleep_ms(self) -> int:
         """How long there is nothing to do if nobody rings or writes: a request whose matcher is
@@ -232,21 +225,9 @@ class RuntimeLoop:
             self._send_events(identity, _rejection(request))
 
     def _take_question(self, identity: bytes, query: CacheQuery) -> None:
-        if len(self._questions) < MAX_QUESTIONS:
-            self._questions.append((identity, query))
-        else:
-            self._send(identity, CacheFault(query.request_id, TOO_MANY_QUESTIONS))
-
-    def _answer_one_question(self) -> None:
-        if not self._questions:
-            return
-        identity, query = self._questions.popleft()
-        try:
-            answer = self._engine.answer(query)
-        except Exception:
-            logger.exception("question %r could not be answered", query.request_id[:200])
-            answer = CacheFault(query.request_id, NO_ANSWER)
-        self._send(identity, answer)
+        refusal = self._questions.add(identity, query)
+        if refusal is not None:
+            self._send(identity, refusal)
 
     def _publish(self, outputs: dict[bytes, list[TokenEvent]]) -> None:
         self._num_steps += 1

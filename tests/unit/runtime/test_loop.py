@@ -3,6 +3,7 @@
 import select
 import threading
 from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
@@ -15,13 +16,12 @@ from runtime.cache_messages import (
     CacheFlushed,
     CacheQuery,
     DescribeCache,
+    ExplainCache,
     FlushCache,
 )
 from runtime.loop import (
     FREED,
     IDLE_POLL_MS,
-    MAX_QUESTIONS,
-    NO_ANSWER,
     NOT_GREETED,
     Doorbell,
     RuntimeLoop,
@@ -42,6 +42,7 @@ from runtime.messages import (
     ToRuntime,
     TraceContext,
 )
+from runtime.question_queue import MAX_QUESTIONS, NO_ANSWER, AnswerOrFuture
 from tests.unit.runtime.fake_runtime import engine_info, submit_message
 
 WAIT_MS = 5000
@@ -60,6 +61,7 @@ class RecordingEngine:
         self.deadline_ns: int | None = None
         self.num_steps = 0
         self.asked: list[tuple[str, int]] = []
+        self.late_answer: Future[CacheAnswer] = Future()
 
     def submit(self, gateway: bytes, request: Submit) -> None:
         if not request.prompt_token_ids:
@@ -86,7 +88,9 @@ class RecordingEngine:
     def stats(self) -> EngineStats:
         return EngineStats(steps=self.num_steps)
 
-    def answer(self, query: CacheQuery) -> CacheAnswer:
+    def answer(self, query: CacheQuery) -> AnswerOrFuture:
+        if isinstance(query, ExplainCache):
+            return self.late_answer
         if not isinstance(query, FlushCache):
             raise IndexError("a bug that this question has found")
         self.asked.append((query.request_id, self.num_steps))
@@ -207,6 +211,25 @@ def test_a_question_that_the_engine_cannot_answer_is_a_fault_and_ends_nothing(
     assert bench.answer(dealer) == CacheFault("q1", NO_ANSWER)
     assert bench.answer(dealer) == CacheFlushed("q2", 7)
     assert "a bug that this question has found" in caplog.text
+
+
+def test_an_answer_that_takes_longer_comes_when_it_is_there_and_wakes_the_loop(
+    bench: Bench,
+) -> None:
+    dealer = bench.greeted(b"a")
+    bench.tell(dealer, ExplainCache("q1", [1], b"", owner=""), FlushCache("q2"))
+    assert bench.answer(dealer) == CacheFlushed("q2", 7)
+    assert not bench.loop.has_work()
+    answered = threading.Thread(
+        target=bench.engine.late_answer.set_result, args=(CacheFlushed("q1", 1),)
+    )
+    answered.start()
+    assert select.select([bench.doorbell.fileno()], [], [], WAIT_MS / 1000)[0]
+    answered.join()
+    assert bench.loop.has_work()
+    bench.loop.turn()
+    assert bench.answer(dealer) == CacheFlushed("q1", 1)
+    assert not bench.loop.has_work()
 
 
 def test_of_many_questions_one_is_answered_a_step_and_too_many_are_refused(bench: Bench) -> None:
