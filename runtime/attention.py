@@ -15,6 +15,7 @@ from torch import Tensor
 from runtime.batch import PageCopy, ScheduledBatch, ScheduledRow
 from runtime.decoder_spec import DecoderSpec
 from runtime.kv_pages import KvPages
+from runtime.page_io import PageIo
 
 BLOCK_LEN = 64  # queries of a prompt attended at once: their scores stay in the cache
 # A bfloat16 matmul pays for every shape it has not seen (some 0.8 ms), so shapes are rounded up.
@@ -115,6 +116,9 @@ class PagedAttention:
     @property
     def num_layers(self) -> int:
         return self._spec.num_layers
+
+    def page_io(self) -> PageIo:
+        return self._pages.page_io()
 
     def copy_slots(self, copies: Iterable[PageCopy]) -> None:
         self._pages.copy_slots(copies)

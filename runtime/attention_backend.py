@@ -7,6 +7,7 @@ from typing import Protocol, TypeVar
 from torch import Tensor
 
 from runtime.batch import PageCopy, ScheduledBatch
+from runtime.page_io import PageIo
 
 PlanT = TypeVar("PlanT")
 
@@ -16,6 +17,9 @@ class PageStore(Protocol):
 
     @property
     def num_layers(self) -> int: ...
+
+    def page_io(self) -> PageIo:
+        """How whole pages leave as bytes and come back."""
 
     def copy_slots(self, copies: Iterable[PageCopy]) -> None:
         """Copies the first slots of pages in all layers, before the step that reads them."""

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from runtime.messages import Sampling, TokenLogprob
+from runtime.page_io import PageIo
 
 PageId = NewType("PageId", int)
 RowKey = NewType("RowKey", int)
@@ -120,6 +121,10 @@ class SampledToken:
 class Executor(Protocol):
     """Runs scheduled batches on one device. `forward` may return before the device is done, so
     that masks are filled meanwhile; `sample` waits. One batch at a time, one thread."""
+
+    @property
+    def page_io(self) -> PageIo | None:
+        """How its pages leave the device and come back; None where they cannot, or not yet."""
 
     def forward(self, batch: ScheduledBatch) -> None: ...
 

@@ -20,6 +20,7 @@ from runtime.batch import PageCopy, ScheduledBatch, ScheduledRow
 from runtime.decoder_spec import DecoderSpec
 from runtime.hardware import IntArray, to_device
 from runtime.kv_pages import KvPages
+from runtime.page_io import PageIo
 from runtime.row_buckets import round_up_to_bucket
 
 if TYPE_CHECKING:
@@ -183,6 +184,9 @@ class FlexPagedAttention:
     @property
     def num_layers(self) -> int:
         return self._spec.num_layers
+
+    def page_io(self) -> PageIo:
+        return self._pages.page_io()
 
     def copy_slots(self, copies: Iterable[PageCopy]) -> None:
         self._pages.copy_slots(copies)

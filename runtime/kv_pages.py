@@ -11,7 +11,9 @@ from torch import Tensor
 
 from runtime.batch import PageCopy
 from runtime.decoder_spec import DecoderSpec
+from runtime.device_pages import DevicePageIo
 from runtime.hardware import allocate_zeroed
+from runtime.page_io import ArrayPageIo, PageIo
 
 LAYOUT_VERSION = 1  # goes up when the order of bytes inside a page changes
 
@@ -47,6 +49,16 @@ class KvPages:
             for store in (*self.keys, *self.values):
                 source = store[:, copy.source, : copy.num_slots]
                 store[:, copy.target, : copy.num_slots] = source
+
+    def page_io(self) -> PageIo:
+        """Reads and writes whole pages as bytes: keys, then values of each layer in turn."""
+        pairs = zip(self.keys, self.values, strict=True)
+        stores = [store for pair in pairs for store in pair]
+        if stores[0].device.type != "cpu":
+            return DevicePageIo(stores)
+        arrays = [store.view(torch.uint8).numpy() for store in stores]
+        dtype = str(stores[0].dtype).removeprefix("torch.")
+        return ArrayPageIo(arrays, page_axis=1, dtype=dtype)
 
     def read(self, layer: int, pages: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values of whole pages, [P, page_size, G, d] float32 each. pages: [P] long."""

@@ -6,7 +6,7 @@ Called by the engine's loop alone, from one thread.
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Generic
+from typing import TYPE_CHECKING, Generic
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +26,9 @@ from runtime.model_facts import ModelSource
 from runtime.pool_limits import PoolLimits
 from runtime.prompt_scores import score_tokens, scored_places
 from runtime.sampler import sample
+
+if TYPE_CHECKING:
+    from runtime.page_io import PageIo
 
 # A matmul pays for each number of rows it has not seen yet (0.8 ms a shape in bfloat16, 0.4 in
 # float32), so batches are padded to one of these numbers.
@@ -69,6 +72,7 @@ class TorchExecutor:
     ) -> None:
         self._model = model
         self._pages: PageStore = attention
+        self.page_io: PageIo | None = attention.page_io()
         self._compute: Callable[[ScheduledBatch], EagerResult]
         self._compute = EagerStep(model, attention, device=device).run
         self._graphs = graphs

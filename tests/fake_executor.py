@@ -8,8 +8,12 @@ slot that is coherent by chance still changes the output.
 
 import functools
 import hashlib
-from collections.abc import Callable
+import struct
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+
+import numpy as np
 
 from runtime.batch import (
     PageId,
@@ -21,6 +25,7 @@ from runtime.batch import (
     ScheduledRow,
 )
 from runtime.messages import TokenLogprob
+from runtime.page_io import PageBytes, check_shape
 
 History = tuple[int, ...]
 Chooser = Callable[[History, SampleRow], int]
@@ -81,8 +86,12 @@ class FakeExecutor:
     plans: list[SamplePlan] = field(default_factory=list)
     slots: dict[tuple[PageId, int], Slot] = field(default_factory=dict)
     histories: dict[RowKey, History] = field(default_factory=dict)
+    page_io: "SlotPageIo" = field(init=False)
     _wanted: list[History] = field(default_factory=list)
     _scores: list[list[TokenLogprob]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.page_io = SlotPageIo(self.slots, self.page_size)
 
     @property
     def num_computed_tokens(self) -> int:
@@ -162,3 +171,43 @@ class FakeExecutor:
         token_id = next((one for one in candidates if is_allowed(one, row, plan)), None)
         wants_logprob = row.sampling.num_logprobs is not None and token_id is not None
         return SampledToken(token_id, TokenLogprob(-1.0) if wants_logprob else None)
+
+
+# A token, a digest of 8 bytes, and whether there is something at all.
+_SLOT = struct.Struct("<q8s?")
+
+
+@dataclass(eq=False)
+class SlotPageIo:
+    """Moves what slots hold, so that a page that comes back to the wrong place fails loudly."""
+
+    slots: dict[tuple[PageId, int], Slot]
+    page_size: int
+    dtype: str = "bfloat16"
+    foreign_pages: AbstractSet[int] = frozenset()
+    num_read: int = 0
+    num_written: int = 0
+
+    @property
+    def page_bytes(self) -> int:
+        return self.page_size * _SLOT.size
+
+    def read(self, page_ids: Sequence[int]) -> PageBytes:
+        self.num_read += len(page_ids)
+        packed = b"".join(map(self._pack, page_ids))
+        return np.frombuffer(packed, np.uint8).reshape(len(page_ids), -1)
+
+    def write(self, page_ids: Sequence[int], pages: PageBytes) -> None:
+        check_shape(page_ids, pages, page_bytes=self.page_bytes)
+        self.num_written += len(page_ids)
+        for page_id, page in zip(page_ids, pages, strict=True):
+            for index, (token_id, digest, is_there) in enumerate(_SLOT.iter_unpack(page.tobytes())):
+                assert is_there, f"slot {index} of page {page_id} is written with nothing"
+                self.slots[PageId(page_id), index] = Slot(token_id, digest)
+
+    def _pack(self, page_id: int) -> bytes:
+        slots = (self.slots.get((PageId(page_id), index)) for index in range(self.page_size))
+        return b"".join(
+            _SLOT.pack(slot.token_id, slot.digest, True) if slot else _SLOT.pack(0, b"", False)
+            for slot in slots
+        )

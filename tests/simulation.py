@@ -52,6 +52,7 @@ class TimedExecutor:
     clock: StepClock
     step_ns: Callable[[ScheduledBatch], int]
     num_tokens: int = 0
+    page_io: None = None
     _batch: ScheduledBatch = field(default_factory=lambda: ScheduledBatch(0, ()))
 
     def forward(self, batch: ScheduledBatch) -> None:

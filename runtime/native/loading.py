@@ -56,8 +56,9 @@ def load_native_executor(
     except OSError as error:
         reason = error.strerror or error
         logger.warning("serving goes on with torch alone: no process can be started (%s)", reason)
+        torch_executor.page_io = None  # its pages are not what the native step's identity names
         return torch_executor
-    return UpgradingExecutor(torch_executor, preparation, load)
+    return UpgradingExecutor(torch_executor, preparation, load, page_size=limits.page_size)
 
 
 def build_native_executor(

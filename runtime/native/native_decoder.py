@@ -6,6 +6,7 @@ Owns the packed weights, the KV pages and the threads that run the step. Called 
 import ctypes
 import weakref
 from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import accumulate
 from typing import Any
 
@@ -22,6 +23,7 @@ from runtime.hardware import allocate_zeroed
 from runtime.native import library as c
 from runtime.native.blocks import BLOCK_LEN
 from runtime.native.packed_weights import PackedMatrix, PackedWeights
+from runtime.page_io import ArrayPageIo, PageIo
 from runtime.pool_limits import PoolLimits
 from runtime.prompt_scores import TokenScores, max_logit_rows
 
@@ -145,6 +147,12 @@ class NativeDecoder:
                 self._library.rg_copy_slots(
                     ctypes.byref(paged), copy.source, copy.target, copy.num_slots
                 )
+
+    def page_io(self, foreign_pages: AbstractSet[int]) -> PageIo:
+        """Reads and writes whole pages as bytes: keys, then values of each layer in turn."""
+        pairs = zip(self._keys, self._values, strict=True)
+        arrays = [store.view(torch.uint8).numpy() for pair in pairs for store in pair]
+        return ArrayPageIo(arrays, page_axis=0, dtype="bfloat16", foreign_pages=foreign_pages)
 
     def write_pages(
         self, layer: int, pages: npt.NDArray[np.int32], keys: Tensor, values: Tensor

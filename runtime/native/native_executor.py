@@ -5,6 +5,7 @@ through runtime/sampler.py, the reference, as all rows of the torch executor do.
 """
 
 import math
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 import numpy as np
@@ -18,6 +19,7 @@ from runtime.messages import TokenLogprob
 from runtime.native.library import Choice
 from runtime.native.native_decoder import NativeDecoder
 from runtime.noise import noise_key
+from runtime.page_io import PageIo
 from runtime.prompt_scores import scored_places
 from runtime.sampler import MIN_TEMPERATURE, sample
 
@@ -29,6 +31,7 @@ class NativeExecutor:
 
     def __init__(self, decoder: NativeDecoder) -> None:
         self._decoder = decoder
+        self.page_io: PageIo | None = decoder.page_io(frozenset())
         self._logits: Tensor | None = None
         self._scored: list[ScoredTokens] = []
         self._scored_places: list[int] = []
@@ -70,6 +73,10 @@ class NativeExecutor:
     ) -> None:
         """Sets pages of one layer. keys and values: [P, page_size, G, d] float32, contiguous."""
         self._decoder.write_pages(layer, pages, keys, values)
+
+    def page_io_beside(self, foreign_pages: AbstractSet[int]) -> PageIo:
+        """`foreign_pages` were in part written by another executor; the set may change."""
+        return self._decoder.page_io(foreign_pages)
 
     def _choose(self, logits: Tensor, plan: SamplePlan) -> tuple[SampledToken, ...]:
         """For rows that `is_simple` holds of. `logits` stay as they are, but for the meantime."""

@@ -68,6 +68,8 @@ class Run:
 class TimedExecutor:
     """Adds up the time inside of another executor."""
 
+    page_io = None
+
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
         self.seconds = 0.0

@@ -23,6 +23,8 @@ NUM_PAGES = 40_000
 class NullExecutor:
     """Samples token 1 for every row."""
 
+    page_io = None
+
     def forward(self, batch: ScheduledBatch) -> None:
         pass
 

@@ -28,6 +28,8 @@ RULES = FinishRules(frozenset({EOS}), max_model_len=1000)
 class EitherExecutor:
     """Samples given logits with both samplers, which have to agree."""
 
+    page_io = None
+
     def __init__(self, logits: torch.Tensor) -> None:
         self._logits = logits
 

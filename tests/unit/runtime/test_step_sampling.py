@@ -28,6 +28,8 @@ FREE = [3, 4, 5]
 class LogitsExecutor:
     """Samples from given logits, [S, V], as the torch executor does; keeps its plans."""
 
+    page_io = None
+
     def __init__(self, logits: Tensor) -> None:
         self._logits = logits
         self.plans: list[SamplePlan] = []

@@ -5,6 +5,7 @@ import weakref
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -83,7 +84,8 @@ def upgrading(
 ) -> tuple[UpgradingExecutor, FakePreparation]:
     preparation = FakePreparation()
     load = load or (lambda: native_executor(source))
-    return UpgradingExecutor(torch_executor(source), preparation, load), preparation
+    plain = torch_executor(source)
+    return UpgradingExecutor(plain, preparation, load, page_size=LIMITS.page_size), preparation
 
 
 def step(
@@ -163,7 +165,9 @@ def test_torchs_weights_are_freed(source: ModelSource) -> None:
     plain = torch_executor(source)
     alive = weakref.ref(plain)
     preparation = FakePreparation()
-    executor = UpgradingExecutor(plain, preparation, lambda: native_executor(source))
+    executor = UpgradingExecutor(
+        plain, preparation, lambda: native_executor(source), page_size=LIMITS.page_size
+    )
     del plain
     step(executor, PROMPT[:5], 0)
     preparation.result = True
@@ -308,3 +312,42 @@ def test_a_child_that_cannot_be_started_leaves_torch(
         "serving goes on with torch alone: no process can be started"
         " (Resource temporarily unavailable)"
     )
+
+
+def test_pages_cannot_leave_before_the_native_step_is_there(source: ModelSource) -> None:
+    executor, preparation = upgrading(source)
+    step(executor, PROMPT[:5], 0)
+    assert executor.page_io is None
+    preparation.result = True
+    step(executor, PROMPT[5:9], 5)
+    assert executor.page_io is not None
+
+
+def test_what_torch_had_a_part_in_must_not_leave(source: ModelSource) -> None:
+    """Pages that it wrote, those copied from them, and those computed behind them; a page that is
+    written anew behind none of them may."""
+    executor, preparation = upgrading(source)
+    step(executor, PROMPT[:20], 0, pages=(7, 2))
+    preparation.result = True
+    step(executor, PROMPT[20:40], 20, pages=(7, 2, 9))
+    io = executor.page_io
+    assert io is not None
+    assert io.foreign_pages == {7, 2, 9}
+    executor.forward(ScheduledBatch(1, (), (PageCopy(PageId(9), PageId(3), 4),)))
+    assert io.foreign_pages == {7, 2, 9, 3}
+    step(executor, PROMPT[:32], 0, pages=(2, 5))
+    assert io.foreign_pages == {7, 9, 3}
+    native = native_executor(source)
+    step(native, PROMPT[:32], 0, pages=(2, 5))
+    assert native.page_io is not None
+    assert np.array_equal(io.read([2, 5]), native.page_io.read([2, 5]))
+
+
+def test_native_pages_come_back_to_other_places(source: ModelSource) -> None:
+    first, second = native_executor(source), native_executor(source)
+    expected = step(first, PROMPT, 0)[33:]
+    assert first.page_io is not None
+    assert second.page_io is not None
+    second.page_io.write([0, 11], first.page_io.read(PAGES[:2]))
+    found = step(second, PROMPT[32:], 32, pages=(0, 11, 3, 4))[1:]
+    assert torch.equal(found, expected)
