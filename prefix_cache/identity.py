@@ -59,6 +59,12 @@ def tenant_root(kv_root: bytes, namespace: bytes) -> bytes:
     return _hash("radixgate tenant root", kv_root, namespace)
 
 
+def stored_root(kv_root: bytes, payload_format: str, codec_version: int) -> bytes:
+    """In place of `kv_root` for pages outside the device. They hold what came out of a format
+    that may not be exact, and so are other pages than those that were computed without it."""
+    return _hash("radixgate stored pages", kv_root, payload_format, codec_version)
+
+
 def page_identity(parent: bytes, token_ids: Sequence[int]) -> bytes:
     """The identity of the page that holds `token_ids` after the page (or root) `parent`."""
     packed = struct.pack(f">{len(token_ids)}I", *token_ids)
