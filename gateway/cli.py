@@ -19,6 +19,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from gateway.grammar_commands import run_grammar_command
 
         return run_grammar_command(parsed)
+    if parsed.command == "bench":
+        from gateway.bench_command import run_bench_command
+
+        return run_bench_command(parsed)
     if parsed.command == "key":
         from gateway.key_commands import run_key_command
 
@@ -67,11 +71,30 @@ def _parser() -> argparse.ArgumentParser:
     )
     _add_bench(grammar_commands)
     _add_explain(grammar_commands)
+    _add_load_bench(commands)
     key = commands.add_parser("key", help="keys for the key file")
     key_commands = key.add_subparsers(dest="key_command", required=True, metavar="COMMAND")
     key_commands.add_parser("new", help="a fresh random key, and its hash for the key file")
     key_commands.add_parser("hash", help="the hash of a key that is read from standard input")
     return parser
+
+
+def _add_load_bench(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    bench = commands.add_parser(
+        "bench",
+        help="play a workload on a server that runs, and measure times and cache hits",
+        description="Plays the conversations of a workload file in a closed loop and prints what "
+        "came of it. A key is taken from OPENAI_API_KEY. Exit code 0: every request was answered, "
+        "1: one was not, 2: the file does not fit.",
+    )
+    add = bench.add_argument
+    add("--workload", type=Path, required=True, metavar="FILE", help="see docs/workloads.md")
+    add("--url", default="http://127.0.0.1:8000/v1", help="of the server (default %(default)s)")
+    add("--model", help="its model (default: the first that it lists)")
+    add("--concurrency", type=_count, metavar="N", help="clients (default: users of the workload)")
+    add("--requests", type=_count, metavar="N", help="send no more than N")
+    add("--seed", type=int, help="other words than those of the file's seed")
+    add("--json-out", type=Path, metavar="FILE", help="the figures, and those of every request")
 
 
 def _add_bench(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

@@ -37,8 +37,10 @@ class LoadSummary:
 
     output_tok_s: float
     ttft_p50_ms: float | None
+    ttft_p95_ms: float | None
     ttft_p99_ms: float | None
     tpot_p50_ms: float | None
+    tpot_p95_ms: float | None
     tpot_p99_ms: float | None
     itl_p99_ms: float | None
 
@@ -75,8 +77,10 @@ def summarize(timings: Sequence[RequestTiming], *, wall_s: float) -> LoadSummary
     return LoadSummary(
         output_tok_s=sum(timing.output_tokens for timing in timings) / wall_s,
         ttft_p50_ms=_in_ms(statistics.median(ttft) if ttft else None),
+        ttft_p95_ms=_in_ms(percentile(ttft, 0.95)),
         ttft_p99_ms=_in_ms(percentile(ttft, 0.99)),
         tpot_p50_ms=_in_ms(statistics.median(tpot) if tpot else None),
+        tpot_p95_ms=_in_ms(percentile(tpot, 0.95)),
         tpot_p99_ms=_in_ms(percentile(tpot, 0.99)),
         itl_p99_ms=_in_ms(percentile(itl, 0.99)),
     )

@@ -2,6 +2,7 @@
 
 Each answer is one word a token, as many as were asked for, unless it is to fit a schema; then
 every other answer is a valid one. What is cached is made up: all prompts but the first share it.
+Token ids, where they are asked for, count the words that it has seen.
 A prompt that says "fail" is a 500, one that says "break" a stream that ends in the middle.
 """
 
@@ -38,6 +39,7 @@ class FakeAnswers:
     def __init__(self) -> None:
         self._requests = itertools.count()
         self._constrained = itertools.count()
+        self._vocabulary: dict[str, int] = {}
 
     async def models(self, request: web.Request) -> web.Response:  # noqa: ARG002
         return web.json_response({"object": "list", "data": [{"id": MODEL}]})
@@ -48,6 +50,7 @@ class FakeAnswers:
     async def chat(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()
         prompt = " ".join(message["content"] for message in body["messages"])
+        tells_ids = body.get("return_token_ids", False)
         if "fail" in prompt:
             return web.json_response({"error": {"message": "asked to fail"}}, status=500)
         usage = self._usage(prompt, body["max_tokens"])
@@ -55,14 +58,19 @@ class FakeAnswers:
             return web.json_response({"model": MODEL, "usage": usage})
         reply = web.StreamResponse(headers={"content-type": "text/event-stream"})
         await reply.prepare(request)
-        await _send(reply, {"choices": [{"index": 0, "delta": {"role": "assistant"}}]})
+        ids = {"prompt_token_ids": self._ids(prompt)} if tells_ids else {}
+        await _send(reply, {"choices": [{"index": 0, "delta": {"role": "assistant"}}], **ids})
         for word in self._words(body):
-            await _send(reply, {"choices": [{"index": 0, "delta": {"content": word}}]})
+            ids = {"token_ids": self._ids(word)} if tells_ids else {}
+            await _send(reply, {"choices": [{"index": 0, "delta": {"content": word}, **ids}]})
             if "break" in prompt:
                 return reply
         await _send(reply, {"choices": [], "usage": usage})
         await reply.write(b"data: [DONE]\n\n")
         return reply
+
+    def _ids(self, text: str) -> list[int]:
+        return [self._vocabulary.setdefault(w, len(self._vocabulary)) for w in text.split()]
 
     def _words(self, body: dict[str, Any]) -> list[str]:
         if "response_format" in body:

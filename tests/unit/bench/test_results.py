@@ -17,7 +17,7 @@ ROW = LoadRow(
     num_failed=0,
     first_failure=None,
     wall_s=2.0,
-    summary=LoadSummary(100.0, 50.0, 60.0, 10.0, 11.0, 12.0),
+    summary=LoadSummary(100.0, 50.0, 55.0, 60.0, 10.0, 10.5, 11.0, 12.0),
     valid_s=None,
     prompt_tokens=80,
     output_tokens=200,
@@ -27,7 +27,7 @@ ROW = LoadRow(
 
 
 def row(server: str, tok_s: float, *, ttft_ms: float | None = 50.0, **changes: Any) -> LoadRow:
-    summary = LoadSummary(tok_s, ttft_ms, ttft_ms, 10.0, 10.0, 10.0)
+    summary = LoadSummary(tok_s, *[ttft_ms] * 3, *[10.0] * 4)
     return replace(ROW, server=server, summary=summary, **changes)
 
 

@@ -71,3 +71,25 @@ def test_what_is_no_whole_answer_is_a_failure(stream: RecordedStream, reason: st
 def test_a_running_streams_arrivals_can_be_read() -> None:
     stream = recorded((5, ROLE), (20, delta("one ")), (50, delta("two") + delta("thr")[:9]))
     assert text_arrivals_ns(stream) == [20 * MS, 50 * MS]
+
+
+def test_token_ids_are_kept_where_the_server_tells_them() -> None:
+    first = event({"choices": [{"index": 0, "delta": {}}], "prompt_token_ids": [7, 8]})
+    second = event({"choices": [{"index": 0, "delta": {"content": "a"}, "token_ids": [3, 4]}]})
+    answer = read_answer(recorded((1, first + second + END)))
+    assert (answer.prompt_ids, answer.output_ids) == ((7, 8), (3, 4))
+    assert read_answer(recorded((1, delta("a") + END))).prompt_ids is None
+
+
+def test_reasoning_and_calls_have_times_but_no_text() -> None:
+    thought = event({"choices": [{"index": 0, "delta": {"reasoning_content": "hm"}}]})
+    call = event({"choices": [{"index": 0, "delta": {"tool_calls": [{"index": 0}]}}]})
+    answer = read_answer(recorded((10, thought), (30, call + END)))
+    assert answer.text == ""
+    assert answer.timing is not None
+    assert (answer.timing.ttft_s, answer.timing.itl_s) == (0.01, (0.02,))
+
+
+def test_a_server_that_does_not_say_what_was_cached_is_not_taken_for_zero() -> None:
+    end = event({"choices": [], "usage": {"prompt_tokens": 9}}) + b"data: [DONE]\n\n"
+    assert read_answer(recorded((1, delta("a") + end))).cached_tokens is None

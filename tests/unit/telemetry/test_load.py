@@ -59,11 +59,11 @@ def test_a_summary_is_over_all_requests_and_the_walls_time() -> None:
         RequestTiming(ttft_s=0.3, stream_s=0.2, itl_s=(0.2,), output_tokens=2),
     ]
     summary = summarize(timings, wall_s=2.0)
-    assert astuple(summary) == pytest.approx((2.5, 200, 300, 200, 200, 300))
+    assert astuple(summary) == pytest.approx((2.5, 200, 300, 300, 200, 200, 200, 300))
 
 
 def test_a_load_without_answers_has_no_times_and_no_tokens() -> None:
-    assert summarize([], wall_s=1.0) == LoadSummary(0.0, None, None, None, None, None)
+    assert summarize([], wall_s=1.0) == LoadSummary(0.0, *[None] * 7)
 
 
 def test_goodput_counts_requests_that_kept_both_limits() -> None:

@@ -1,0 +1,210 @@
+"""`radixgate bench` from its flags to its output, on a server without a model."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from gateway.cli import main
+from gateway.load_client import Target, TargetError
+from tests.fake_openai_server import CACHED_TOKENS, make_app
+
+CHATS = {
+    "version": 1,
+    "kind": "multi_turn",
+    "users": 3,
+    "turns": 4,
+    "system_tokens": 10,
+    "user_tokens": 5,
+    "output_tokens": 6,
+}
+
+
+class Seen:
+    """The bodies and keys of the chat requests that came in."""
+
+    def __init__(self) -> None:
+        self.bodies: list[dict[str, Any]] = []
+        self.keys: list[str | None] = []
+        self.now = 0
+        self.most = 0
+
+    @web.middleware
+    async def note(self, request: web.Request, handler: Any) -> web.StreamResponse:
+        if request.method == "POST":
+            self.bodies.append(await request.json())
+        self.keys.append(request.headers.get("Authorization"))
+        self.now += 1
+        self.most = max(self.most, self.now)
+        await asyncio.sleep(0.01)  # one more than there should be would come in now
+        try:
+            reply: web.StreamResponse = await handler(request)
+            return reply
+        finally:
+            self.now -= 1
+
+
+@pytest.fixture
+def seen() -> Seen:
+    return Seen()
+
+
+@pytest.fixture
+async def url(seen: Seen) -> AsyncIterator[str]:
+    app = make_app()
+    app.middlewares.append(seen.note)
+    async with TestServer(app) as server:
+        yield str(server.make_url("/v1"))
+
+
+async def bench(folder: Path, workload: object, *flags: str) -> tuple[int, dict[str, Any]]:
+    """The exit code and what the JSON file holds."""
+    path, out = folder / "w.json", folder / "out.json"
+    path.write_text(json.dumps(workload))
+    arguments = ["bench", "--workload", str(path), "--json-out", str(out), *flags]
+    code = await asyncio.to_thread(main, arguments)
+    return code, json.loads(out.read_text()) if out.exists() and out.read_text() else {}
+
+
+async def test_a_workload_is_played_and_its_figures_are_said(
+    tmp_path: Path, url: str, seen: Seen, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, found = await bench(tmp_path, CHATS, "--url", url)
+    report = found["report"]
+    assert (code, report["num_requests"], report["num_failed"]) == (0, 12, 0)
+    assert (found["model"], found["clients"], seen.most) == ("fake", 3, 3)
+    # System, question, and for each turn before: question and answer.
+    expected = 3 * sum(15 + turn * (5 + 6) for turn in range(4))
+    assert report["prompt_tokens"] == expected
+    assert report["output_tokens"] == 12 * 6
+    # All of the last turn; the system prompt of whoever was not first; words may agree by chance.
+    at_least = 3 * sum(15 + 6 + turn * 11 for turn in range(3)) + 2 * 10
+    assert at_least <= report["cacheable_tokens"] <= at_least + 10
+    assert report["used_share"] == pytest.approx(11 * 3 / report["cacheable_tokens"])
+    assert report["cached_tokens"] == 12 * CACHED_TOKENS
+    printed = capsys.readouterr().out
+    assert f"prompt     {expected:,} tokens, 36 of them cached" in printed
+    assert len(found["requests"]) == 12
+    assert {(one["user"], one["turn"]) for one in found["requests"]} == {
+        (user, turn) for user in range(3) for turn in range(4)
+    }
+
+
+async def test_each_turn_follows_the_answer_to_the_last(
+    tmp_path: Path, url: str, seen: Seen
+) -> None:
+    await bench(tmp_path, CHATS | {"users": 1}, "--url", url)
+    probe, *bodies = seen.bodies
+    assert probe["max_tokens"] == 1
+    assert [len(body["messages"]) for body in bodies] == [2, 4, 6, 8]
+    answer = "word0 word1 word2 word3 word4 word5 "
+    assert bodies[1]["messages"][2] == {"role": "assistant", "content": answer}
+    assert bodies[3]["messages"][:6] == bodies[2]["messages"]
+
+
+async def test_flags_bound_clients_and_requests_and_choose_seed_and_model(
+    tmp_path: Path, url: str, seen: Seen
+) -> None:
+    flags = ("--concurrency", "2", "--requests", "5", "--seed", "9", "--model", "other")
+    code, found = await bench(tmp_path, CHATS, "--url", url, *flags)
+    report = found["report"]
+    assert (code, report["num_requests"], report["num_unsent"]) == (0, 5, 7)
+    assert (seen.most, found["clients"], found["seed"]) == (2, 2, 9)
+    assert {body["model"] for body in seen.bodies} == {"other"}
+    words = seen.bodies[1]["messages"][0]["content"]
+    await bench(tmp_path, CHATS, "--url", url, "--requests", "1")
+    assert seen.bodies[-1]["messages"][0]["content"] != words
+
+
+async def test_the_key_comes_from_the_environment(
+    tmp_path: Path, url: str, seen: Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+    await bench(tmp_path, CHATS, "--url", url, "--requests", "1")
+    assert set(seen.keys) == {"Bearer secret"}
+    monkeypatch.delenv("OPENAI_API_KEY")
+    seen.keys.clear()
+    await bench(tmp_path, CHATS, "--url", url, "--requests", "1")
+    assert set(seen.keys) == {None}
+
+
+@pytest.mark.parametrize(("word", "reason"), [("fail", "status 500"), ("break", "end mark")])
+async def test_a_failed_request_ends_its_conversation_only_and_is_told(
+    tmp_path: Path, url: str, capsys: pytest.CaptureFixture[str], word: str, reason: str
+) -> None:
+    bodies = [{"messages": [{"role": "user", "content": text}], "max_tokens": 2}
+              for text in ("a", word, "b")]  # fmt: skip
+    (tmp_path / "b.jsonl").write_text("\n".join(map(json.dumps, bodies)))
+    given = {"version": 1, "kind": "requests", "file": "b.jsonl"}
+    code, found = await bench(tmp_path, given, "--url", url)
+    assert (code, found["report"]["num_requests"], found["report"]["num_failed"]) == (1, 3, 1)
+    assert found["report"]["output_tokens"] == 4
+    assert reason in capsys.readouterr().err
+
+
+async def test_a_server_that_tells_no_ids_is_measured_without_them(tmp_path: Path) -> None:
+    @web.middleware
+    async def refuse_ids(request: web.Request, handler: Any) -> web.StreamResponse:
+        if request.method == "POST" and "return_token_ids" in await request.json():
+            return web.json_response({"error": "unknown field"}, status=400)
+        reply: web.StreamResponse = await handler(request)
+        return reply
+
+    app = make_app()
+    app.middlewares.append(refuse_ids)
+    async with TestServer(app) as server:
+        code, found = await bench(tmp_path, CHATS, "--url", str(server.make_url("/v1")))
+    assert (code, found["report"]["num_failed"]) == (0, 0)
+    assert (found["report"]["cacheable_tokens"], found["report"]["used_share"]) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("workload", "url", "code", "reason"),
+    [
+        (CHATS, "http://127.0.0.1:9/v1", 1, "does not answer"),
+        (CHATS, "127.0.0.1:9", 1, "expected a URL such as"),
+        (CHATS, "http://a:b/v1", 1, "http://a:b/v1"),
+        ({"version": 1}, "http://127.0.0.1:9/v1", 2, "missing required field `kind`"),
+    ],
+)
+async def test_what_cannot_be_measured_is_said_in_a_line(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    workload: object,
+    url: str,
+    code: int,
+    reason: str,
+) -> None:
+    found, _ = await bench(tmp_path, workload, "--url", url)
+    said = capsys.readouterr().err
+    assert found == code
+    assert reason in said
+    assert said.count("\n") == 1
+
+
+async def test_a_bad_path_for_the_figures_is_told_before_the_work(
+    tmp_path: Path, url: str, seen: Seen, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "w.json"
+    path.write_text(json.dumps(CHATS))
+    arguments = ["bench", "--workload", str(path), "--url", url, "--json-out", "/none/out.json"]
+    assert await asyncio.to_thread(main, arguments) == 2
+    assert "/none/out.json" in capsys.readouterr().err
+    assert seen.keys == []
+
+
+@pytest.mark.parametrize("path", ["/v1", "/v1/", "/deep/v1"])
+def test_a_url_keeps_its_path(path: str) -> None:
+    target = Target.of(f"https://host:44{path}", None)
+    assert (target.scheme, target.host, target.port) == ("https", "host", 44)
+    assert target.path == path.rstrip("/")
+
+
+def test_a_url_without_a_host_is_refused() -> None:
+    with pytest.raises(TargetError):
+        Target.of("http:///v1", None)
