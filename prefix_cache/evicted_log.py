@@ -29,6 +29,15 @@ class EvictedRun:
     num_pages: int
 
 
+@dataclass(frozen=True, slots=True)
+class EvictedMatch:
+    """A run whose first page begins with `num_shared` of the tokens that were looked for."""
+
+    run: EvictedRun
+    first_page: bytes
+    num_shared: int
+
+
 class EvictedLog:
     """Runs by where they hung in the tree: namespace, key of all tokens before, first page."""
 
@@ -74,11 +83,9 @@ class EvictedLog:
         while len(self._runs) > self._max_runs or self._num_bytes > self._max_bytes:
             self._forget(*next(iter(self._runs)))
 
-    def find(
-        self, namespace: bytes, parent_key: int, next_tokens: bytes
-    ) -> tuple[EvictedRun, int] | None:
-        """The run whose first page shares most with the packed `next_tokens` behind that place,
-        and how many tokens it shares; None where none shares any."""
+    def find(self, namespace: bytes, parent_key: int, next_tokens: bytes) -> EvictedMatch | None:
+        """Of the runs behind that place the one whose first page shares most with the packed
+        `next_tokens`; None where none shares any."""
         place = (namespace, parent_key)
         pages = self._pages.get(place, [])
         index = bisect_left(pages, next_tokens)
@@ -90,7 +97,7 @@ class EvictedLog:
             default=b"",
         )
         num_shared = num_shared_tokens(best, next_tokens)
-        return (self._runs[place, best], num_shared) if num_shared else None
+        return EvictedMatch(self._runs[place, best], best, num_shared) if num_shared else None
 
     def _forget(self, place: _PlaceKey, first_page: bytes) -> None:
         if self._runs.pop((place, first_page), None) is None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from prefix_cache.evicted_log import EvictedLog, num_shared_tokens
+from prefix_cache.evicted_log import EvictedLog, EvictedRun, num_shared_tokens
 
 SPACE = b"namespace"
 PARENT = 17
@@ -35,8 +35,8 @@ def log_of(*pages: Iterable[int], max_runs: int = 100, max_bytes: int = 10**6) -
 def test_a_page_is_found_with_when_and_what_for() -> None:
     found = log_of([1, 2], [1, 3], [2, 2]).find(SPACE, PARENT, packed(1, 3))
     assert found is not None
-    run, num_shared = found
-    assert (run.at_ns, run.cause, run.num_pages, num_shared) == (10**6, "quota", 1, 2)
+    assert found.run == EvictedRun(10**6, "quota", num_pages=1)
+    assert (found.first_page, found.num_shared) == (packed(1, 3), 2)
 
 
 def test_a_page_is_found_at_its_place_only() -> None:
@@ -51,7 +51,7 @@ def test_a_page_that_goes_again_is_told_with_its_last_time() -> None:
     assert len(log) == 2
     found = log.find(SPACE, PARENT, packed(1, 2))
     assert found is not None
-    assert found[0].num_pages == 2
+    assert found.run.num_pages == 2
 
 
 def test_the_oldest_runs_are_forgotten_first_and_a_repeated_one_is_young() -> None:
@@ -82,7 +82,7 @@ def test_what_is_found_shares_most_of_all(pages: list[list[int]], wanted: list[i
         return next((k for k, (a, b) in enumerate(pairs) if a != b), min(len(page), len(wanted)))
 
     found = log_of(*pages).find(SPACE, PARENT, packed(*wanted))
-    assert (0 if found is None else found[1]) == max(map(shared, pages))
+    assert (0 if found is None else found.num_shared) == max(map(shared, pages))
 
 
 def test_shared_tokens_are_counted_whole_up_to_the_largest_ids() -> None:
