@@ -12,7 +12,7 @@ ALL_MODELS = ("*",)
 @dataclass(frozen=True, slots=True)
 class AccountLimits:
     """A tenant's limits; all its keys share them. None = no limit. `max_concurrent` are sequences
-    at a time on one server. Nothing enforces `cache_quota_mb` yet."""
+    at a time on one server. `cache_quota_mb` is what its cache may hold on the device."""
 
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
@@ -28,18 +28,29 @@ class AccountLimits:
 @dataclass(frozen=True, slots=True)
 class Account:
     """One key's view of the server. `tenant` is a hash that is safe to log, "" where no keys are
-    set; the cache's namespaces are made of it. `counter` is the name of the tenant's counters,
-    which other servers use as well. `models` are ids, further names, or patterns of them."""
+    set. `counter` is the name of the tenant's counters, which other servers use as well. `models`
+    are ids, further names, or patterns of them. `cache_owner` is a hash as well, of whom the cache
+    belongs to: the tenant, or its `cache_group`; no group has the hash of a tenant."""
 
     tenant: str = ""
     counter: str = ""
     role: Role = "user"
     models: tuple[str, ...] = ALL_MODELS
     limits: AccountLimits = field(default_factory=AccountLimits)
+    cache_group: str = ""
+
+    @property
+    def cache_owner(self) -> str:
+        return self.cache_group or self.tenant
 
     @property
     def is_admin(self) -> bool:
         return self.role == "admin"
+
+    @property
+    def sees_all(self) -> bool:
+        """Whether it may know of other tenants: an admin, and everybody where no keys are set."""
+        return self.is_admin or not self.tenant
 
     def may_use(self, *names: str) -> bool:
         """Whether the model that has these names is open to this key; one of them is enough."""

@@ -10,8 +10,15 @@ import msgspec
 from pydantic import BaseModel
 
 from gateway.parameter_table import Endpoint
+from gateway.routes.cache import CACHE, EXPLAIN, MAX_NODES
 from gateway.routes.render import APPLY_TEMPLATE, RENDER
 from gateway.routes.responses import MAX_PAGE_LEN
+from gateway.schemas.cache_response import (
+    CacheExplanation,
+    CacheExplanations,
+    CacheFlush,
+    CacheState,
+)
 from gateway.schemas.chat_request import ChatCompletionRequest
 from gateway.schemas.chat_response import ChatCompletion
 from gateway.schemas.completion_request import CompletionRequest
@@ -30,7 +37,9 @@ Schema = dict[str, Any]
 class Operation:
     """One method of one path. `answer` is the body of a 200: a struct's JSON, or text of a media
     type; None where there never is one. `endpoint` is whose rows of the parameter table hold for
-    `request`. `query` are its parameters, each with a schema."""
+    `request`. The body may be one of `other_requests` instead, which have operations of their own;
+    `other_answers` are what a 200 has for some requests. `query` are its parameters, each with a
+    schema."""
 
     method: Literal["get", "post", "delete"]
     path: str
@@ -38,6 +47,8 @@ class Operation:
     answer: type[msgspec.Struct] | str | None
     request: type[BaseModel] | None = None
     endpoint: Endpoint | None = None
+    other_requests: tuple[type[BaseModel], ...] = ()
+    other_answers: tuple[type[msgspec.Struct], ...] = ()
     streams: bool = False
     query: dict[str, Schema] = field(default_factory=dict)
     needs_key: bool = True
@@ -94,6 +105,26 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("post", "/v1/tokenize", "The same", Tokenized, *_TOKENIZE),
     Operation("post", "/detokenize", "The text of tokens", Detokenized, *_DETOKENIZE),
     Operation("post", "/v1/detokenize", "The same", Detokenized, *_DETOKENIZE),
+    Operation(
+        "post",
+        EXPLAIN,
+        "How much of a request's prompt is cached, and why not more",
+        CacheExplanation,
+        *_CHAT,
+        other_requests=(CompletionRequest, ResponsesRequest),
+        other_answers=(CacheExplanations,),
+    ),
+    Operation(
+        "get", CACHE, "What the prefix cache holds", CacheState,
+        query={
+            "model": {"type": "string"},
+            "max_nodes": {"type": "integer", "minimum": 1, "maximum": MAX_NODES},
+        },
+    ),
+    Operation(
+        "delete", CACHE, "Forget what no request uses", CacheFlush,
+        query={"model": {"type": "string"}},
+    ),
     Operation("get", "/v1/models", "The names of what is served", ModelList),
     Operation("get", "/v1/models/{model}", "One of them", ModelCard),
     Operation("get", "/health", "Whether it lives", "application/json", needs_key=False),

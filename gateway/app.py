@@ -37,6 +37,7 @@ from gateway.redis_counters import RedisCounters
 from gateway.redis_link import RedisLink, RedisURLError
 from gateway.registry import ModelRegistry
 from gateway.response_store import open_store
+from gateway.routes.cache import CacheApi, cache_router
 from gateway.routes.chat import chat_router
 from gateway.routes.completions import completions_router
 from gateway.routes.embeddings import embeddings_router
@@ -106,17 +107,17 @@ def create_app(
         lifespan=lambda _app: _running((*own_services, *services, engine)),
         exception_handlers={RequestValidationError: _on_validation_error},
     )
+    responses = ResponsesApi(
+        serving,
+        store=open_store(settings, redis),
+        max_bytes=int(settings.max_body_mb * _MIB),
+        is_strict=settings.strict_params,
+    )
     routers = (
         chat_router(serving, is_strict=settings.strict_params),
         completions_router(serving, is_strict=settings.strict_params),
-        responses_router(
-            ResponsesApi(
-                serving,
-                store=open_store(settings, redis),
-                max_bytes=int(settings.max_body_mb * _MIB),
-                is_strict=settings.strict_params,
-            )
-        ),
+        responses_router(responses),
+        cache_router(CacheApi(serving, responses=responses, is_strict=settings.strict_params)),
         embeddings_router(serving, is_strict=settings.strict_params),
         tokenize_router(serving, is_strict=settings.strict_params),
         render_router(serving, is_strict=settings.strict_params),

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from gateway.errors import Overloaded, UploadTimeout
 from gateway.lifecycle import Lifecycle
 from gateway.middleware import IGNORED_HEADER
-from gateway.parameters import ParameterRules, ignored_header
+from gateway.parameters import BodyRules, ignored_header
 from gateway.request_context import RequestContext, request_context
 from gateway.validation import check_content_type, decode_object
 
@@ -35,7 +35,7 @@ class BodyReader:
     async def read(
         self,
         request: Request,
-        rules: ParameterRules,
+        rules: BodyRules,
         parse: Callable[[dict[str, Any], tuple[str, ...]], T],
     ) -> T:
         """What `parse` makes of the body. It gets it without its nulls, with the names of
@@ -63,7 +63,7 @@ class BodyReader:
 
 def _read(
     raw: bytes,
-    rules: ParameterRules,
+    rules: BodyRules,
     *,
     context: RequestContext,
     parse: Callable[[dict[str, Any], tuple[str, ...]], T],

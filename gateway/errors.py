@@ -5,6 +5,7 @@ GatewayError                     status, type, code, param, message, headers
 │   ├── ContextLengthExceeded    prompt (+ max_tokens) does not fit the model
 │   └── InvalidConstraint        schema or regex that cannot be enforced
 ├── Unauthorized          401
+├── NotAllowed            403    the key has not the rights for it
 ├── NotFound              404    unknown url or model
 ├── MethodNotAllowed      405
 ├── UploadTimeout         408    the body did not come in time
@@ -101,6 +102,12 @@ class Unauthorized(GatewayError):
 
     def headers(self) -> dict[str, str]:
         return {**super().headers(), "www-authenticate": "Bearer"}
+
+
+class NotAllowed(GatewayError):
+    status = 403
+    type = "invalid_request_error"
+    default_code = "admin_key_required"
 
 
 class NotFound(GatewayError):

@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
+from gateway.schemas.cache_response import CacheExplanation, CacheFlush, CacheState
 from gateway.tools.calls import ToolFragment, ToolRequest
 from gateway.tools.constraint import ToolPlan
 from grammar.spec import ConstraintKind, ConstraintSpec, PreparedConstraint, Reasoning
@@ -269,8 +270,38 @@ class Generator(Protocol):
         """
 
 
+@dataclass(frozen=True, slots=True)
+class CacheAsker:
+    """Who asks about a cache: whose pages are its own, and whether it may know of others'."""
+
+    owner: str
+    sees_all: bool
+
+
+class ServedCache(Protocol):
+    """What a model's prefix cache says of itself. `model` is what answers call the model."""
+
+    async def explain(
+        self, prepared: PreparedGeneration, asker: CacheAsker, *, model: str
+    ) -> tuple[CacheExplanation, ...]:
+        """How much of each prompt is cached, and why not more. Nothing is generated or changed.
+
+        Raises: Overloaded, ServerError.
+        """
+
+    async def describe(self, asker: CacheAsker, *, model: str, max_nodes: int) -> CacheState:
+        """What is cached, and how well it serves. Raises: Overloaded, ServerError."""
+
+    async def flush(self, *, model: str) -> CacheFlush:
+        """Forgets all that no request uses. Raises: Overloaded, ServerError."""
+
+
 class ServedModel(Generator, Protocol):
     """A model as routes find it: it answers, and says what text is to it."""
+
+    @property
+    def cache(self) -> ServedCache | None:
+        """None where what stands behind cannot be asked about its cache."""
 
     async def tokenize(self, prompt: Prompt, *, with_pieces: bool = False) -> TokenizedPrompt:
         """A prompt of text as it is, without what an answer would need. It is not cut, and may be

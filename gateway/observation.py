@@ -33,6 +33,7 @@ from telemetry.tracing import Tracing
 
 # nginx's status for a client that closed its connection; it is recorded, never sent.
 STATUS_CLIENT_GONE = 499
+CACHE_ROUTE = "/v1/cache"
 MODELS_ROUTE = "/v1/models"
 MODEL_ROUTE = "/v1/models/{id}"
 RESPONSES_ROUTE = "/v1/responses"
@@ -47,6 +48,7 @@ POST_ROUTES = frozenset(
         "/apply-template",
         "/detokenize",
         "/tokenize",
+        "/v1/cache/explain",
         "/v1/chat/completions",
         "/v1/chat/completions/render",
         "/v1/completions",
@@ -269,6 +271,8 @@ def _traced_route(scope: Scope) -> str | None:
         return path
     if path.startswith(RESPONSES_ROUTE + "/"):
         return _response_route(method, path.removeprefix(RESPONSES_ROUTE + "/"))
+    if path == CACHE_ROUTE and method in ("GET", "DELETE"):
+        return path
     if method != "GET":
         return None
     if path == MODELS_ROUTE:

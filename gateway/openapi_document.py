@@ -94,7 +94,7 @@ def _operation(operation: Operation, *, needs_key: bool) -> dict[str, Any]:
     if parameters:
         described["parameters"] = parameters
     if operation.request is not None:
-        schema = {"$ref": _REF.format(operation.request.__name__)}
+        schema = _any_of(operation.request, *operation.other_requests)
         described["requestBody"] = {
             "required": True,
             "content": {"application/json": {"schema": schema}},
@@ -125,13 +125,19 @@ def _answer_content(operation: Operation) -> dict[str, Any]:
     if isinstance(operation.answer, str):
         return {operation.answer: {"schema": {} if "json" in operation.answer else _TEXT}}
     assert operation.answer is not None
-    content = {"application/json": {"schema": {"$ref": _REF.format(operation.answer.__name__)}}}
+    schema = _any_of(operation.answer, *operation.other_answers)
+    content = {"application/json": {"schema": schema}}
     if operation.streams:
         content["text/event-stream"] = {"schema": _TEXT}
     return content
 
 
 _TEXT: Schema = {"type": "string"}
+
+
+def _any_of(*kinds: type) -> Schema:
+    references: list[Schema] = [{"$ref": _REF.format(kind.__name__)} for kind in kinds]
+    return references[0] if len(references) == 1 else {"anyOf": references}
 
 
 def _headers() -> dict[str, Any]:
@@ -160,6 +166,7 @@ def _kinds(base: type[GatewayError]) -> Iterable[type[GatewayError]]:
 
 def _answer_schemas() -> dict[str, Schema]:
     answers = {op.answer for op in OPERATIONS if isinstance(op.answer, type)}
+    answers.update(other for op in OPERATIONS for other in op.other_answers)
     ordered = sorted(answers, key=lambda answer: answer.__name__)
     _, schemas = msgspec.json.schema_components(ordered, ref_template=_REF.format("{name}"))
     return schemas

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from gateway.errors import InvalidRequest
 from gateway.parameter_table import PARAMETERS, Action, Endpoint, Parameter
@@ -76,6 +76,40 @@ class ParameterRules:
             raise InvalidRequest(
                 f"Unknown parameter: '{_safe(name)}'.", code="unknown_parameter", param=_safe(name)
             )
+
+
+class BodyRules(Protocol):
+    """What is asked about the names in a body."""
+
+    def check(self, body: Mapping[str, Any]) -> list[str]:
+        """As ParameterRules has it."""
+
+    def known(self, names: Sequence[str]) -> list[str]:
+        """As ParameterRules has it."""
+
+
+class RulesBySubject:
+    """For bodies of several endpoints, told apart by what each is about. `rules` are the endpoints'
+    by the name of that field; the first that a body has counts, or the first of all."""
+
+    def __init__(self, rules: Mapping[str, ParameterRules]) -> None:
+        self._rules = dict(rules)
+
+    def subject_of(self, body: Mapping[str, Any]) -> str | None:
+        """Which of the fields the body is about; None where it has none."""
+        return next((name for name in self._rules if body.get(name) is not None), None)
+
+    def check(self, body: Mapping[str, Any]) -> list[str]:
+        subject = self.subject_of(body)
+        first = next(iter(self._rules.values()))
+        return (first if subject is None else self._rules[subject]).check(body)
+
+    def known(self, names: Sequence[str]) -> list[str]:
+        """What any of them knows is known."""
+        answers = zip(*(rules.known(names) for rules in self._rules.values()), strict=True)
+        return [
+            name if name in found else UNKNOWN for name, found in zip(names, answers, strict=True)
+        ]
 
 
 def ignored_header(names: Sequence[str]) -> str:

@@ -31,6 +31,7 @@ from gateway.generation import (
     TokenizedPrompt,
 )
 from gateway.prompt_encoding import PromptEncoder, PromptLimits, check_ids
+from gateway.prompt_positions import PromptMap
 from gateway.reasoning import Markers
 from gateway.tokenizer import Tokenizer, check_unicode
 from gateway.tools.calls import ToolRequest
@@ -82,6 +83,10 @@ class Preparation:
         """As Generator.tokenize()."""
         limits = PromptLimits(self._max_model_len())
         return await self._encoder.tokenize(prompt, limits, with_pieces=with_pieces)
+
+    async def locate(self, prompt: ChatPrompt, token_ids: Sequence[int]) -> PromptMap:
+        """Where the messages are in a conversation's tokens."""
+        return await self._encoder.locate(prompt, token_ids)
 
     async def detokenize(self, token_ids: Sequence[int]) -> str:
         """As Generator.detokenize()."""

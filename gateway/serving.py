@@ -16,6 +16,7 @@ from gateway.errors import InvalidRequest
 from gateway.generation import (
     Capabilities,
     GenerationRequest,
+    Generator,
     PreparedGeneration,
     Prompt,
     ServedModel,
@@ -24,7 +25,7 @@ from gateway.generation import (
 )
 from gateway.lifecycle import Lifecycle
 from gateway.limiter import Admission, Limiter
-from gateway.parameters import ParameterRules
+from gateway.parameters import BodyRules
 from gateway.rate_limits import RateLimits
 from gateway.registry import ModelRegistry
 from gateway.request_context import RequestContext, request_context
@@ -113,7 +114,7 @@ class Serving:
         self.bodies = BodyReader(lifecycle, timeout_s=settings.request_timeout_s)
 
     async def read(
-        self, request: Request, rules: ParameterRules, to_wanted: ToWanted[WantedT]
+        self, request: Request, rules: BodyRules, to_wanted: ToWanted[WantedT]
     ) -> WantedT:
         """What the body asks for, as BodyReader.read() gives it, of a model that the key may use.
 
@@ -180,17 +181,20 @@ class Serving:
             clock=self._clock,
         )
 
-    async def prepare(self, request: Request, wanted: Wanted) -> PreparedGeneration:
-        """What would be run, all of it checked and nothing run.
+    async def prepare(
+        self, request: Request, wanted: Wanted, generator: Generator | None = None
+    ) -> PreparedGeneration:
+        """What would be run, all of it checked and nothing run; by `generator` if the model answers
+        through one.
 
         Raises: a GatewayError with status 400, 404, 429, 503 or 504.
         """
         context = request_context(request.scope)
-        model = self.model(request, wanted.fields.model)
-        self._check(wanted, model.capabilities)
+        generator = generator or self.model(request, wanted.fields.model)
+        self._check(wanted, generator.capabilities)
         generation = self._generation_request(wanted, context)
         with self.place(request):
-            return await model.prepare(generation)
+            return await generator.prepare(generation)
 
     def model(self, request: Request, name: str | None) -> ServedModel:
         """The model of this name that the key may use; None is the first of them.
@@ -199,6 +203,17 @@ class Serving:
         """
         seen = self._models.open_to(request_context(request.scope).account)
         return seen.find(next(iter(seen.names), "") if name is None else name)
+
+    def name_in_answers(self, request: Request, name: str | None) -> str:
+        """What answers call the model of this name; None is the first that the key may use.
+
+        Raises: NotFound.
+        """
+        if name is None:
+            name = next(
+                iter(self._models.open_to(request_context(request.scope).account).names), ""
+            )
+        return self._models.name_in_answers(name)
 
     def place(self, request: Request) -> AbstractContextManager[Admission]:
         """A place among the accepted requests for work that is no generation.

@@ -11,6 +11,7 @@ from gateway.answer_check import AnswerChecks
 from gateway.chat_template import ChatTemplate
 from gateway.checked_answers import CheckedEngine
 from gateway.constraint_checker import ConstraintChecker
+from gateway.engine_cache import EngineCache
 from gateway.generation import (
     Capabilities,
     GenerationEvent,
@@ -61,6 +62,11 @@ class TokenGenerator:
             markers=markers,
             clock=clock,
         )
+        self._cache = EngineCache(engine, tokenizer, self._preparation)
+
+    @property
+    def cache(self) -> EngineCache:
+        return self._cache
 
     @property
     def capabilities(self) -> Capabilities:

@@ -26,13 +26,14 @@ def completions_router(serving: Serving, *, is_strict: bool) -> APIRouter:
 
     @router.post(Endpoint.COMPLETIONS)
     async def create_completion(request: Request) -> Response:
-        wanted = await serving.read(request, rules, _wanted)
+        wanted = await serving.read(request, rules, wanted_completion)
         return serving.answer(request, wanted, CompletionPresenter)
 
     return router
 
 
-def _wanted(body: dict[str, Any], ignored: tuple[str, ...]) -> Wanted:
+def wanted_completion(body: dict[str, Any], ignored: tuple[str, ...]) -> Wanted:
+    """What a valid body asks for. Raises: InvalidRequest."""
     fields = validate(CompletionRequest, body)
     limits = {"max_tokens": fields.max_tokens, "n_predict": fields.n_predict}
     is_silent = fields.max_tokens is None and fields.n_predict is None

@@ -15,6 +15,7 @@ from gateway.constraint_request import constraint_request
 from gateway.conversation import Conversation
 from gateway.errors import InvalidRequest, NotFound
 from gateway.fitted_prompt import FittedGenerator, speak_of_input
+from gateway.generation import Generator
 from gateway.http_path import READ_METHODS
 from gateway.middleware import JSONBody
 from gateway.parameter_table import Endpoint
@@ -80,9 +81,7 @@ class ResponsesApi:
         call = self._serving.call(request, wanted, head=head, presenter=presenter)
         call = replace(
             call,
-            generator=FittedGenerator(
-                call.generator, wanted.conversation, truncates=fields.truncation == "auto"
-            ),
+            generator=fitted(call.generator, wanted),
             new_choice=presenter.new_choice,
             keep=self._keeper(request, wanted, presenter) if is_kept else None,
         )
@@ -130,7 +129,15 @@ class ResponsesApi:
 
     async def _read(self, request: Request) -> ResponsesWanted:
         """What is wanted, with the whole conversation."""
-        wanted = await self._serving.read(request, self._rules, _wanted)
+        return await self.completed(
+            request, await self._serving.read(request, self._rules, wanted_response)
+        )
+
+    async def completed(self, request: Request, wanted: ResponsesWanted) -> ResponsesWanted:
+        """With what came before, as the store has it.
+
+        Raises: NotFound, InvalidRequest, Overloaded.
+        """
         tenant = _tenant(request)
         before = await self._history.before(tenant, wanted.request.previous_response_id)
         own = await self._history.resolved(tenant, wanted.entries)
@@ -176,7 +183,15 @@ def responses_router(api: ResponsesApi) -> APIRouter:
     return router
 
 
-def _wanted(body: dict[str, Any], ignored: tuple[str, ...]) -> ResponsesWanted:
+def fitted(generator: Generator, wanted: ResponsesWanted) -> FittedGenerator:
+    """The generator of this conversation, which shortens it where the request allows it."""
+    return FittedGenerator(
+        generator, wanted.conversation, truncates=wanted.request.truncation == "auto"
+    )
+
+
+def wanted_response(body: dict[str, Any], ignored: tuple[str, ...]) -> ResponsesWanted:
+    """What a valid body asks for, before what came before it is known. Raises: InvalidRequest."""
     fields = validate(ResponsesRequest, body)
     token = secrets.token_hex(16)
     entries = input_entries(fields.input, response_id=RESPONSE_PREFIX + token)
