@@ -85,7 +85,14 @@ class ApiKeys:
             role=entry.role,
             models=entry.models,
             limits=entry.limits,
+            cache_group=self._group(entry.cache_group),
         )
+
+    def _group(self, name: str | None) -> str:
+        """Longer than a tenant's hash, so that none is ever equal to one."""
+        if name is None:
+            return ""
+        return "group-" + self._hmac(b"cache-group\x00" + name.encode()).hex()[:16]
 
     def _of_key(self, key: str) -> bytes:
         return self._keyed(digest_of(key))

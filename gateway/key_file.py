@@ -17,7 +17,8 @@ from gateway.accounts import ALL_MODELS, AccountLimits, Role
 MAX_BYTES = 4 * 1024 * 1024
 _NAME = re.compile(r"[A-Za-z_]{1,40}")
 _HASH = re.compile(r"sha256:([0-9a-fA-F]{64})")
-_LIMITS = ("requests_per_minute", "tokens_per_minute", "max_concurrent", "cache_quota_mb")
+_QUOTA = "cache_quota_mb"
+_LIMITS = ("requests_per_minute", "tokens_per_minute", "max_concurrent", _QUOTA)
 _INTEGER = re.compile(r"[1-9][0-9_]{0,19}")
 MAX_LIMIT = 10**12
 _YAML = "tag:yaml.org,2002:"
@@ -32,13 +33,14 @@ class KeyFileError(Exception):
 @dataclass(frozen=True, slots=True)
 class KeyEntry:
     """One key of the file. `digest` is the SHA-256 of the key's bytes; `tenant` is the name as it
-    was written, `limits` are those of the tenant."""
+    was written, `limits` are those of the tenant. Tenants of one `cache_group` share a cache."""
 
     digest: bytes
     tenant: str
     role: Role
     models: tuple[str, ...]
     limits: AccountLimits
+    cache_group: str | None = None
 
 
 def read_key_file(path: Path) -> tuple[KeyEntry, ...]:
@@ -66,7 +68,9 @@ def parse_keys(raw: bytes) -> tuple[KeyEntry, ...]:
         _fail(keys, "'keys'", "expected a list of keys")
     given = [_Given.of(node, index) for index, node in enumerate(keys.value, start=1)]
     _check_unique(given)
+    groups = _groups_by_tenant(given)
     limits = _limits_by_tenant(given)
+    _share_quotas(given, groups, limits)
     return tuple(
         KeyEntry(
             digest=one.digest,
@@ -74,6 +78,7 @@ def parse_keys(raw: bytes) -> tuple[KeyEntry, ...]:
             role=one.role,
             models=defaults.models if one.models is None else one.models,
             limits=AccountLimits(**{**defaults.limits, **limits[one.tenant]}),
+            cache_group=groups.get(one.tenant),
         )
         for one in given
     )
@@ -157,11 +162,13 @@ class _Given:
     role: Role
     models: tuple[str, ...] | None
     limits: Mapping[str, int | None]
+    cache_group: str | None
 
     @classmethod
     def of(cls, node: yaml.Node, index: int) -> "_Given":
         where = f"key {index}"
-        fields = _Fields(node, where=where, known=("hash", "tenant", "role", "models", *_LIMITS))
+        known = ("hash", "tenant", "role", "models", "cache_group", *_LIMITS)
+        fields = _Fields(node, where=where, known=known)
         for name in ("hash", "tenant"):
             if name not in fields.values:
                 fields.fail(f"the field {name!r} is missing")
@@ -169,10 +176,11 @@ class _Given:
             node=node,
             where=where,
             digest=fields.take("hash", _digest, b""),
-            tenant=fields.take("tenant", _tenant, ""),
+            tenant=fields.take("tenant", _name, ""),
             role=fields.take("role", _role, "user"),
             models=fields.take("models", _models, None),
             limits=fields.limits(),
+            cache_group=fields.take("cache_group", _name, None),
         )
 
 
@@ -200,6 +208,38 @@ def _limits_by_tenant(given: list[_Given]) -> dict[str, dict[str, int | None]]:
     }
 
 
+def _groups_by_tenant(given: list[_Given]) -> dict[str, str]:
+    """A tenant's group may stand with any of its keys, as its limits may."""
+    found: dict[str, tuple[str, str]] = {}
+    for one in given:
+        if one.cache_group is None:
+            continue
+        known, where = found.setdefault(one.tenant, (one.cache_group, one.where))
+        if known != one.cache_group:
+            problem = f"{where} of the same tenant says {known!r}, this {one.cache_group!r}"
+            _fail(one.node, f"{one.where}, 'cache_group'", problem)
+    return {tenant: group for tenant, (group, _) in found.items()}
+
+
+def _share_quotas(
+    given: list[_Given], groups: Mapping[str, str], limits: dict[str, dict[str, int | None]]
+) -> None:
+    """One cache has one quota: that which any tenant of a group says counts for all of them."""
+    found: dict[str, tuple[int | None, str]] = {}
+    for one in given:
+        group = groups.get(one.tenant)
+        if group is None or _QUOTA not in one.limits:
+            continue
+        known, where = found.setdefault(group, (one.limits[_QUOTA], one.where))
+        if known != one.limits[_QUOTA]:
+            quota = _shown(one.limits[_QUOTA])
+            problem = f"{where} of the same cache_group says {_shown(known)}, this {quota}"
+            _fail(one.node, f"{one.where}, {_QUOTA!r}", problem)
+    for tenant, group in groups.items():
+        if group in found:
+            limits[tenant][_QUOTA] = found[group][0]
+
+
 def _digest(node: yaml.Node, where: str) -> bytes:
     match = _HASH.fullmatch(_text(node, where))
     if match is None:  # it may be a key: it is not repeated
@@ -207,7 +247,7 @@ def _digest(node: yaml.Node, where: str) -> bytes:
     return bytes.fromhex(match[1])
 
 
-def _tenant(node: yaml.Node, where: str) -> str:
+def _name(node: yaml.Node, where: str) -> str:
     name = _text(node, where)
     if not name.isprintable() or not name.strip() or len(name) > 128:
         _fail(node, where, "expected a name of at most 128 printable characters")

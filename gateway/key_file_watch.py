@@ -50,7 +50,6 @@ class KeyFileWatch:
             self._keys = ApiKeys(keys, secret=secret, entries=entries)
         except DuplicateKey as error:
             raise KeyFileError(f"{self._path}, {error}") from None
-        _warn_of_quotas(entries)
         return self._keys
 
     async def start(self) -> None:
@@ -77,7 +76,6 @@ class KeyFileWatch:
         else:
             num_tenants = len({entry.tenant for entry in entries})
             _logger.info("key file read: %d keys of %d tenants", len(entries), num_tenants)
-            _warn_of_quotas(entries)
             self._on_reload(True)
 
     def _replace(self, entries: tuple[KeyEntry, ...]) -> None:
@@ -95,11 +93,6 @@ class KeyFileWatch:
             except Exception:
                 _logger.exception("the key file could not be looked at")
                 self._on_reload(False)
-
-
-def _warn_of_quotas(entries: tuple[KeyEntry, ...]) -> None:
-    if any(entry.limits.cache_quota_mb is not None for entry in entries):
-        _logger.warning("cache_quota_mb in the key file has no effect yet")
 
 
 def _stamp(path: Path) -> _Stamp:

@@ -70,6 +70,27 @@ def test_keys_of_one_tenant_share_its_hash_and_differ_in_their_rights() -> None:
     assert not b.may_use("n-1")
 
 
+def test_tenants_of_a_group_own_one_cache_that_is_no_tenants() -> None:
+    keys = ApiKeys(
+        [],
+        secret=SECRET,
+        entries=[
+            entry("a", "one", cache_group="both"),
+            entry("b", "two", cache_group="both"),
+            entry("c", "both"),
+            entry("d", "three", cache_group="one"),
+        ],
+    )
+    a, b, c, d = (keys.account_of(f"Bearer {key}") for key in "abcd")
+    assert a.cache_owner == b.cache_owner
+    assert a.tenant != b.tenant
+    assert c.cache_owner == c.tenant
+    assert len({a.cache_owner, c.cache_owner, d.cache_owner, a.tenant, b.tenant, d.tenant}) == 6
+    other = ApiKeys([], secret=b"another", entries=[entry("a", "one", cache_group="both")])
+    assert other.account_of("Bearer a").cache_owner != a.cache_owner
+    assert "both" not in a.cache_owner
+
+
 def test_counters_of_a_tenant_are_common_to_servers_and_its_hash_is_not() -> None:
     first, second = (
         ApiKeys([], secret=secret, entries=[entry("a")]).account_of("Bearer a")

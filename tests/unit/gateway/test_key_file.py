@@ -5,6 +5,7 @@ import logging
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -232,9 +233,40 @@ async def test_service_looks_by_itself_and_outlives_what_nobody_foresaw(
     assert "could not be looked at" in caplog.text
 
 
-def test_quota_that_nothing_enforces_yet_is_told(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+def test_a_group_and_its_quota_are_those_of_all_its_tenants() -> None:
+    entries = parse_keys(
+        f"""
+        defaults: {{cache_quota_mb: 9}}
+        keys:
+          - {{hash: {A}, tenant: search, cache_group: shared}}
+          - {{hash: {B}, tenant: search, max_concurrent: 2}}
+          - {{hash: {C}, tenant: other, cache_group: shared, cache_quota_mb: 5}}
+          - {{hash: {hash_of("d")}, tenant: shared}}
+        """.encode()
+    )
+    assert [entry.cache_group for entry in entries] == ["shared", "shared", "shared", None]
+    assert [entry.limits.cache_quota_mb for entry in entries] == [5, 5, 5, 9]
+    assert [entry.limits.max_concurrent for entry in entries] == [2, 2, None, None]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "said"),
+    [
+        (
+            {"tenant": "a", "cache_group": "x"},
+            {"tenant": "a", "cache_group": "y"},
+            "key 2, 'cache_group': key 1 of the same tenant says 'x', this 'y'",
+        ),
+        (
+            {"tenant": "a", "cache_group": "x", "cache_quota_mb": 3},
+            {"tenant": "b", "cache_group": "x", "cache_quota_mb": None},
+            "key 2, 'cache_quota_mb': key 1 of the same cache_group says 3, this no limit",
+        ),
+        ({"tenant": "a"}, {"tenant": "b", "cache_group": 5}, "key 2, 'cache_group': expected text"),
+        ({"tenant": "a"}, {"tenant": "b", "cache_group": " "}, "expected a name of at most 128"),
+    ],
+)
+def test_who_shares_a_cache_agrees_about_it(
+    tmp_path: Path, first: dict[str, Any], second: dict[str, Any], said: str
 ) -> None:
-    path = key_file(tmp_path, {"a": {"tenant": "team", "cache_quota_mb": 5}})
-    KeyFileWatch(path).open((), secret=SECRET)
-    assert "cache_quota_mb in the key file has no effect yet" in caplog.text
+    assert said in problem_of(key_file(tmp_path, {"a": first, "b": second}).read_bytes())
