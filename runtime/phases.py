@@ -18,6 +18,7 @@ class QueueReason(enum.StrEnum):
     SLOTS = "slots"
     GRAMMAR = "grammar"
     PREFIX = "prefix"
+    TIER = "tier"
 
 
 @dataclass(eq=False, slots=True)
@@ -73,6 +74,10 @@ class PhaseLog:
             names.ATTR_COMPUTED_TOKENS: num_to_compute,
         }
         self._add(names.SPAN_CACHE_MATCH, start_ns, end_ns, attributes=attributes)
+
+    def fetched(self, start_ns: int, end_ns: int, *, attributes: dict[str, AttributeValue]) -> None:
+        """A lower tier was asked for pages, or it was decided not to ask."""
+        self._add(names.SPAN_CACHE_FETCH, start_ns, end_ns, attributes=attributes)
 
     def prefilled(
         self, start_ns: int, end_ns: int, *, num_tokens: int, num_rows: int, num_recomputed: int

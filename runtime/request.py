@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from grammar.matcher import Matcher
 from prefix_cache import Lease
 from runtime.batch import RowKey
+from runtime.cache_messages import TierName
 from runtime.grammar_builder import Build
 from runtime.messages import ChoiceUsage, Sampling, Submit, TokenLogprob
 from runtime.phases import PhaseLog
@@ -20,13 +21,24 @@ MAX_DECODE_TOKENS = 16
 
 
 class SequenceState(enum.Enum):
-    """BUILDING until its matcher is there (no slot, no page); WAITING for admission, also after
-    a preemption; RUNNING with a lease; FINISHED."""
+    """BUILDING until its matcher is there (no slot, no page); FETCHING until pages of lower tiers
+    are there or given up (neither); WAITING for admission, also after a preemption; RUNNING with
+    a lease; FINISHED."""
 
     BUILDING = "building"
+    FETCHING = "fetching"
     WAITING = "waiting"
     RUNNING = "running"
     FINISHED = "finished"
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredTokens:
+    """[start, end) of the tokens came from a lower tier before the request was admitted."""
+
+    tier: TierName
+    start: int
+    end: int
 
 
 @dataclass(eq=False, slots=True)
@@ -39,6 +51,7 @@ class Request:
     prompt_ids: tuple[int, ...]
     build: Build | None = None
     is_build_cached: bool = False
+    restored: list[RestoredTokens] = field(default_factory=list)
     sequences: list["Sequence"] = field(default_factory=list)
     allowed: AllowedTokens | None = field(init=False)
     bad_words: BadWords | None = field(init=False)
@@ -214,7 +227,17 @@ class Sequence:
             recomputed_tokens=self.num_recomputed_tokens,
             forced_tokens=self.num_forced_tokens,
             written_tokens=self.request.submit.num_written(self.num_cached_tokens),
+            tier_tokens=self._tier_tokens() if self.request.restored else {},
         )
+
+    def _tier_tokens(self) -> dict[TierName, int]:
+        """Of the tokens that were found in the cache, those that lower tiers had given."""
+        counts: dict[TierName, int] = {}
+        for run in self.request.restored:
+            num_tokens = min(run.end, self.num_cached_tokens) - run.start
+            if num_tokens > 0:
+                counts[run.tier] = counts.get(run.tier, 0) + num_tokens
+        return counts
 
     def _find_cut(self, num_tokens: int) -> None:
         """Looks for the token from which on the answer is dropped, among those not seen yet."""
