@@ -14,6 +14,7 @@ from gateway.generation import (
     GenerationRequest,
     PreparedGeneration,
     Prompt,
+    ServedCache,
     ServedModel,
     TextDelta,
     TokenizedPrompt,
@@ -39,6 +40,10 @@ class ScriptedModel:
     @property
     def capabilities(self) -> Capabilities:
         return self._model.capabilities
+
+    @property
+    def cache(self) -> ServedCache | None:
+        return self._model.cache
 
     async def prepare(self, request: GenerationRequest) -> PreparedGeneration:
         return await self._model.prepare(request)

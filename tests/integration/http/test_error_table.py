@@ -98,6 +98,10 @@ async def with_a_key(gateway: Gateway, client: httpx2.AsyncClient) -> httpx2.Res
     return await beside_another(gateway, client)
 
 
+async def flushing_with_a_key(_gateway: Gateway, client: httpx2.AsyncClient) -> httpx2.Response:
+    return await client.delete("/v1/cache", headers={"authorization": "Bearer key"})
+
+
 async def unexpected(gateway: Gateway, client: httpx2.AsyncClient) -> httpx2.Response:
     def broken(_submit: Submit, _choice: int) -> Sequence[int]:
         raise RuntimeError("not foreseen")
@@ -157,6 +161,10 @@ ROWS = {
     "no key": Row(
         "Unauthorized", 401, INVALID, "invalid_api_key", posting(),
         headers={"www-authenticate": "Bearer"}, settings={"api_keys": ("key",)},
+    ),
+    "no admin's key": Row(
+        "NotAllowed", 403, INVALID, "admin_key_required", flushing_with_a_key,
+        settings={"api_keys": ("key",)},
     ),
     "unknown model": Row(
         "NotFound", 404, INVALID, "model_not_found", posting(model="nope"), "model"

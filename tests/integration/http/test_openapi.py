@@ -144,6 +144,13 @@ async def test_answers_fit_their_schemas() -> None:
             ("Tokenized", await client.post("/tokenize", json={"prompt": "hi"})),
             ("Detokenized", await client.post("/detokenize", json={"tokens": [104]})),
             ("Rendered", await client.post("/apply-template", json=chat())),
+            ("CacheExplanation", await client.post("/v1/cache/explain", json=chat())),
+            (
+                "CacheExplanations",
+                await client.post("/v1/cache/explain", json=completion(["a", "b"])),
+            ),
+            ("CacheState", await client.get("/v1/cache")),
+            ("CacheFlush", await client.delete("/v1/cache")),
             ("ModelList", await client.get("/v1/models")),
             ("ModelCard", await client.get("/v1/models/tiny")),
         ]
