@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import aiohttp
 
-from telemetry.answer_stream import RecordedStream
+from telemetry.answer_stream import Answer, RecordedStream, read_answer
 from tests.bench.workloads import Body
 
 _REQUEST_TIMEOUT_S = 1800.0
@@ -71,3 +71,10 @@ async def record(
                 stream.pieces.append((time.perf_counter_ns(), data))
     except (aiohttp.ClientError, TimeoutError) as error:
         stream.failure = f"{type(error).__name__}: {error}"
+
+
+async def ask(session: aiohttp.ClientSession, base_url: str, body: Body) -> Answer:
+    """One request to its end. Raises: StreamError."""
+    stream = RecordedStream(0)
+    await record(session, base_url, body, stream)
+    return read_answer(stream)
