@@ -13,8 +13,8 @@ JITTER = [float(number % 10) for number in range(50)]
 
 
 def times(known_ms: float, fresh_ms: float, own_ms: float, *, cached: int = 20) -> Times:
-    kinds = ([base + noise for noise in JITTER] for base in (known_ms, fresh_ms, own_ms))
-    return Times(*kinds, most_cached=cached)
+    known, fresh, own = ([ms + noise for noise in JITTER] for ms in (known_ms, fresh_ms, own_ms))
+    return Times(known, fresh, own, most_cached=cached)
 
 
 def test_times_that_tell_nothing_and_a_control_that_does_are_isolation() -> None:
