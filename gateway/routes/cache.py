@@ -110,8 +110,8 @@ def cache_router(api: CacheApi) -> APIRouter:
 
 
 def _asker(request: Request) -> CacheAsker:
-    context = request_context(request.scope)
-    return CacheAsker(owner=context.tenant, sees_all=context.account.sees_all)
+    account = request_context(request.scope).account
+    return CacheAsker(owner=account.cache_owner, sees_all=account.sees_all)
 
 
 def _max_nodes(given: str | None) -> int:
