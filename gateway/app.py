@@ -34,7 +34,7 @@ from gateway.observation import ObservationMiddleware
 from gateway.rate_limit_headers import RateLimitMiddleware
 from gateway.rate_limits import RateLimits
 from gateway.redis_counters import RedisCounters
-from gateway.redis_link import RedisLink, RedisURLError
+from gateway.redis_link import RedisLink
 from gateway.registry import ModelRegistry
 from gateway.response_store import open_store
 from gateway.routes.cache import CacheApi, cache_router
@@ -51,6 +51,7 @@ from gateway.routes.tokenize import tokenize_router
 from gateway.routing_errors import RoutingErrors
 from gateway.serving import Serving
 from gateway.settings import Settings, SettingsError, variable_of
+from prefix_cache.tiers.redis_url import RedisURLError
 from runtime.messages import EngineInfo, EngineStats
 from runtime.token_engine import EngineState, TokenEngine
 from telemetry.metrics import Metrics

@@ -9,11 +9,11 @@ The caller catches RedisUnavailable and goes on without Redis. Used by the event
 import asyncio
 import logging
 import math
-import re
 import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import urlsplit
+
+from prefix_cache.tiers.redis_url import RedisURLError, check_redis_url
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
@@ -32,10 +32,6 @@ _logger = logging.getLogger(__name__)
 
 class RedisUnavailable(Exception):
     """Redis did not answer in time, refused, or failed a moment ago and is not asked."""
-
-
-class RedisURLError(ValueError):
-    """The URL is none of a Redis. The message does not repeat it, as it may hold a password."""
 
 
 class RedisLink:
@@ -150,7 +146,7 @@ def _client(url: str, timeout_s: float) -> "Redis":
     from redis.backoff import NoBackoff
     from redis.maint_notifications import MaintNotificationsConfig
 
-    _check(url)
+    check_redis_url(url)
     try:
         pool = BlockingConnectionPool.from_url(
             url,
@@ -166,21 +162,6 @@ def _client(url: str, timeout_s: float) -> "Redis":
     except (TypeError, ValueError) as error:
         raise RedisURLError(f"an option in the URL cannot be read: {error}") from None
     return Redis.from_pool(pool)
-
-
-def _check(url: str) -> None:
-    """What the client's own parser takes for another thing than was meant."""
-    try:
-        parts = urlsplit(url)
-        has_place = bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        has_place, parts = False, urlsplit("")
-    if parts.scheme == "unix" and parts.path:
-        return
-    if parts.scheme not in ("redis", "rediss") or not has_place:
-        raise RedisURLError("expected redis://HOST:PORT/0, rediss:// or unix:///PATH")
-    if not re.fullmatch(r"/?\d*", parts.path):
-        raise RedisURLError("expected the number of a database after the last slash")
 
 
 def _reason(error: Exception) -> str:

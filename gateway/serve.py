@@ -31,12 +31,13 @@ from gateway.model_names import ModelNameError, settle_names
 from gateway.reasoning import find_markers
 from gateway.registry import ModelRegistry
 from gateway.settings import Settings, SettingsError
+from gateway.tier_settings import tier_config
 from gateway.token_generator import TokenGenerator
 from gateway.tokenizer import Tokenizer
 from gateway.tools.families import DialectSetting, find_dialect
 from grammar.matcher import Vocabulary
 from grammar.probe import ConstraintProbe
-from runtime.config import RuntimeConfig, TierConfig
+from runtime.config import RuntimeConfig
 from runtime.errors import RuntimePackageError
 from runtime.model_source import ModelSource, hub_name, locate_model, open_model
 from runtime.supervisor import EngineSupervisor, LogFormat, SupervisorPolicy
@@ -146,9 +147,10 @@ def assemble(settings: Settings, *, engine: ServedEngine | None = None) -> Assem
         exported=lambda: tracing.num_exported_spans, dropped=lambda: tracing.num_dropped_spans
     )
     engine = engine or EngineSupervisor(
-        runtime_config(settings, path),
+        runtime_config(settings, path, model_id=names.id),
         policy=SupervisorPolicy(hang_timeout_s=settings.hang_timeout_s),
         logs=LogFormat(settings.log_level, json_lines=settings.log_json),
+        cache_redis_url=settings.cache_redis_url,
     )
     template = template_of(source, settings.tool_dialect)
     tokenizer = Tokenizer(source.text)
@@ -196,8 +198,8 @@ def find_model(settings: Settings) -> tuple[Path, str]:
     return path, hub_name(settings.model) or path.name.removesuffix(".gguf").lower()
 
 
-def runtime_config(settings: Settings, path: Path) -> RuntimeConfig:
-    """What the runtime process is told."""
+def runtime_config(settings: Settings, path: Path, *, model_id: str) -> RuntimeConfig:
+    """What the runtime process is told. Raises: SettingsError."""
     return RuntimeConfig(
         model=str(path),
         dtype=settings.dtype,
@@ -211,13 +213,7 @@ def runtime_config(settings: Settings, path: Path) -> RuntimeConfig:
         jump_forward=settings.jump_forward,
         num_threads=settings.num_threads,
         pin_share=settings.cache_pin_share,
-        tiers=TierConfig(
-            disk_dir=settings.cache_dir,
-            disk_bytes=settings.cache_disk_mb * _MIB,
-            host_bytes=settings.cache_host_mb * _MIB,
-            redis_ttl_s=settings.cache_redis_ttl_s,
-            format=settings.cache_format,
-        ),
+        tiers=tier_config(settings, model_id=model_id),
     )
 
 

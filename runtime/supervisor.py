@@ -98,14 +98,18 @@ class EngineSupervisor:
         engine_id: str = "embedded",
         policy: SupervisorPolicy | None = None,
         logs: LogFormat | None = None,
+        cache_redis_url: str | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`cache_redis_url` may hold a password: it is no part of `config`, which is an argument
+        of the child."""
         self.failure: str | None = None
         self.num_restarts = 0
         self._config = config
         self._engine_id = engine_id
         self._policy = policy or SupervisorPolicy()
         self._logs = logs or LogFormat()
+        self._cache_redis_url = cache_redis_url
         self._budget = RestartBudget(self._policy, clock)
         self._remote: RemoteEngine | None = None
         self._process: asyncio.subprocess.Process | None = None
@@ -235,7 +239,7 @@ class EngineSupervisor:
             log_json=self._logs.json_lines,
         )
         try:
-            process = await worker_process.launch(options)
+            process = await worker_process.launch(options, cache_redis_url=self._cache_redis_url)
         except OSError as error:
             return Ending(f"the runtime's process could not be started: {error}")
         remote = self._connect(options.address)

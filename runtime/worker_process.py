@@ -17,6 +17,10 @@ from runtime.worker_options import SUPERVISOR_SIGNAL, WorkerOptions
 
 PACKAGE_ROOT = Path(__file__).resolve().parent.parent
 
+# Where the runtime finds the Redis of its prefix cache. Not among its arguments, which everybody
+# on the machine may read.
+CACHE_REDIS_VARIABLE = "RADIXGATE_CACHE_REDIS_URL"
+
 # OpenMP's threads wait for each other by spinning, by default for so long that one busy process
 # beside them makes a step take many times as long. Measured on two cores in bfloat16, one decode
 # row (16 rows) in ms, alone and beside a busy process: 20,000 rounds 18 (33) and 400 (600); 1,000
@@ -29,7 +33,9 @@ OWN_CHOICES = frozenset({SPIN_VARIABLE, "OMP_WAIT_POLICY"})
 _IPC_NAME_BYTES = 40
 
 
-async def launch(options: WorkerOptions) -> asyncio.subprocess.Process:
+async def launch(
+    options: WorkerOptions, *, cache_redis_url: str | None = None
+) -> asyncio.subprocess.Process:
     """Starts `python -m runtime.worker` with this process's stdout and stderr.
 
     To be called from a thread that lives as long as the process shall: Linux takes the end of
@@ -41,7 +47,7 @@ async def launch(options: WorkerOptions) -> asyncio.subprocess.Process:
         # -P: a folder named `runtime` where the server happens to be started must not shadow ours.
         *(sys.executable, "-P", "-m", "runtime.worker", msgspec.json.encode(options).decode()),
         stdin=asyncio.subprocess.DEVNULL,
-        env=environment(),
+        env=environment(cache_redis_url),
     )
 
 
@@ -99,10 +105,14 @@ def private_folder() -> Iterator[Path]:
         yield Path(folder)
 
 
-def environment() -> dict[str, str]:
+def environment(cache_redis_url: str | None = None) -> dict[str, str]:
     """Ours, so that the child finds the same packages, installed or in a source tree; with a
-    short spin of OpenMP's threads, unless the operator has chosen otherwise."""
+    short spin of OpenMP's threads, unless the operator has chosen otherwise. Of Redis it has what
+    it is given here: a flag may have won over our own variable."""
     variables = dict(os.environ)
+    variables.pop(CACHE_REDIS_VARIABLE, None)
+    if cache_redis_url is not None:
+        variables[CACHE_REDIS_VARIABLE] = cache_redis_url
     if OWN_CHOICES.isdisjoint(variables):
         variables[SPIN_VARIABLE] = SPIN_ROUNDS
     if PACKAGE_ROOT.name not in ("site-packages", "dist-packages"):

@@ -268,8 +268,10 @@ class RedisTier:
     def _scan(self, cursor: bytes) -> tuple[bytes, list[bytes]]:
         """Where to go on (0 = nowhere), and some of our keys."""
         scan = (b"SCAN", cursor, b"MATCH", self._prefix + b"*", b"COUNT", _SCAN_COUNT)
-        match self._calls.run([scan]):
-            case [[bytes(following), list(names)]]:
+        (reply,) = self._calls.run([scan])
+        if isinstance(reply, list) and len(reply) == 2:
+            following, names = reply
+            if isinstance(following, bytes) and isinstance(names, list):
                 return following, [name for name in names if isinstance(name, bytes)]
         raise RedisUnavailable("garbage", "no answer to a scan")
 

@@ -12,8 +12,8 @@ from gateway.redis_link import (
     MAX_PAUSE_S,
     RedisLink,
     RedisUnavailable,
-    RedisURLError,
 )
+from prefix_cache.tiers.redis_url import RedisURLError
 from tests.valkey_server import ValkeyServer
 
 NOWHERE = "redis://127.0.0.1:1/0"

@@ -66,6 +66,18 @@ async def test_what_has_threads_is_closed_with_the_app_and_beside_the_event_loop
             {"redis_url": "redis://:pw@h/x"},
             r"^radixgate: RADIXGATE_REDIS_URL=\(hidden\): expected ",
         ),
+        (
+            {"cache_redis_url": "redis://:pw@h/x", "server_secret": "s" * 16},
+            r"^radixgate: RADIXGATE_CACHE_REDIS_URL=\(hidden\): expected ",
+        ),
+        (
+            {"cache_redis_url": "redis://:pw@h/0?no_option=1", "server_secret": "s" * 16},
+            r"^radixgate: RADIXGATE_CACHE_REDIS_URL=\(hidden\): .*no_option",
+        ),
+        (
+            {"cache_redis_url": "redis://:pw@h/0"},
+            r"^radixgate: RADIXGATE_CACHE_REDIS_URL needs RADIXGATE_SERVER_SECRET, ",
+        ),
     ],
 )
 def test_setting_that_only_the_start_can_judge_ends_it_in_one_line(

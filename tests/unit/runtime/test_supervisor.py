@@ -34,15 +34,19 @@ class Children:
         self.script = SLEEP
         self.processes: list[asyncio.subprocess.Process] = []
         self.options: list[WorkerOptions] = []
+        self.cache_redis_urls: list[str | None] = []
         monkeypatch.setattr(worker_process, "launch", self.launch)
 
-    async def launch(self, options: WorkerOptions) -> asyncio.subprocess.Process:
+    async def launch(
+        self, options: WorkerOptions, *, cache_redis_url: str | None
+    ) -> asyncio.subprocess.Process:
         assert all(process.returncode is not None for process in self.processes)
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-S", "-c", self.script, options.failure_path or "")
         )
         self.processes.append(process)
         self.options.append(options)
+        self.cache_redis_urls.append(cache_redis_url)
         return process
 
 
@@ -112,6 +116,18 @@ async def test_each_child_gets_an_address_of_its_own_and_its_parents_id(
     assert {options.parent_pid for options in children.options} == {os.getpid()}
 
 
+async def test_every_child_is_given_the_redis_of_the_cache_beside_its_options(
+    children: Children,
+) -> None:
+    children.script = "raise SystemExit(1)"
+    url = "redis://:pw@h/0"
+    supervisor = EngineSupervisor(RuntimeConfig(model="t"), policy=POLICY, cache_redis_url=url)
+    await failure_of(supervisor)
+    await supervisor.stop()
+    assert children.cache_redis_urls == [url] * 3
+    assert "pw" not in repr(children.options)
+
+
 async def test_a_failed_load_is_not_tried_again(
     supervisor: EngineSupervisor, children: Children
 ) -> None:
@@ -138,7 +154,7 @@ async def test_a_load_that_hangs_is_ended(supervisor: EngineSupervisor, children
 async def test_a_system_that_starts_no_process_is_a_failure_with_its_reason(
     supervisor: EngineSupervisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def refuse(options: WorkerOptions) -> asyncio.subprocess.Process:
+    async def refuse(options: WorkerOptions, **_: object) -> asyncio.subprocess.Process:
         raise OSError(11, f"no more processes for {options.engine_id}")
 
     monkeypatch.setattr(worker_process, "launch", refuse)
