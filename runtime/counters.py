@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from prefix_cache import PrefixCache
+from runtime.cache_messages import TierUse
 from runtime.messages import EngineStats
 
 
@@ -21,7 +22,14 @@ class Counters:
     fair_preemptions: int = 0
     steps: int = 0
 
-    def stats(self, cache: PrefixCache, *, num_waiting: int, num_running: int) -> EngineStats:
+    def stats(
+        self,
+        cache: PrefixCache,
+        *,
+        num_waiting: int,
+        num_running: int,
+        tiers: tuple[TierUse, ...] = (),
+    ) -> EngineStats:
         """These counters and the cache's pages as one frozen snapshot."""
         pages = cache.counts()
         return EngineStats(
@@ -42,4 +50,5 @@ class Counters:
             fair_preemptions=self.fair_preemptions,
             evicted_pages=cache.num_evicted_pages,
             steps=self.steps,
+            tiers=tiers,
         )

@@ -22,6 +22,7 @@ from runtime.deadlines import Deadlines, RequestKey
 from runtime.finish_rules import ConstraintFailed, Ending, FinishRules
 from runtime.grammar_builder import BuildOutcome, GrammarBuilder
 from runtime.jump_forward import JumpForward
+from runtime.lower_tiers import LowerTiers, NoTiers, Tiering
 from runtime.messages import (
     Abort,
     EngineFault,
@@ -39,6 +40,7 @@ from runtime.schedule import Schedule
 from runtime.scheduler import Scheduler, SchedulerLimits
 from runtime.step_budget import StepBudget
 from runtime.step_sampling import StepSampling
+from runtime.tier_threads import TierSet
 
 _log = logging.getLogger(__name__)
 
@@ -56,6 +58,7 @@ class Engine:
         config: RuntimeConfig,
         grammar: GrammarBuilder | None,
         clock: Callable[[], int] = time.time_ns,
+        tiers: TierSet | None = None,
     ) -> None:
         self._executor = executor
         self._cache = cache
@@ -86,10 +89,20 @@ class Engine:
             max_overtaking_ns=round(config.max_overtaking_s * 1e9),
             page_bytes=info.page_bytes,
         )
+        step_budget = StepBudget(config.max_step_tokens)
+        self._tiers: Tiering = NoTiers()
+        if tiers is not None:
+            self._tiers = LowerTiers(
+                cache,
+                tiers,
+                executor=executor,
+                prefill=step_budget.prefill_estimate,
+                clock=clock,
+            )
         self._scheduler = Scheduler(
             cache,
             limits,
-            step_budget=StepBudget(config.max_step_tokens),
+            step_budget=step_budget,
             counters=self._counters,
             clock=clock,
         )
@@ -98,6 +111,8 @@ class Engine:
         """One turn: at most one forward, at most one event a choice."""
         self._expire_deadlines()
         self._collect_matchers()
+        self._tiers.between_steps()
+        self._collect_promoted()
         schedule = self._schedule()
         if schedule.sequences:
             start_ns = self._clock()
@@ -109,6 +124,7 @@ class Engine:
             self._advance(schedule, start_ns)
             self._commit(schedule, sampled)
             self._finish_unsampled(schedule)
+            self._tiers.after_step(self._clock() - start_ns)
         return self._outbox.take()
 
     def has_work(self) -> bool:
@@ -116,6 +132,7 @@ class Engine:
         return (
             self._scheduler.num_running + self._scheduler.num_waiting > 0
             or not self._outbox.is_empty
+            or self._tiers.has_news()
             or any(request.build and request.build.outcome for request in self._building)
         )
 
@@ -124,9 +141,18 @@ class Engine:
         num_building = sum(len(request.live_sequences) for request in self._building)
         return self._counters.stats(
             self._cache,
-            num_waiting=self._scheduler.num_waiting + num_building,
+            num_waiting=self._scheduler.num_waiting + num_building + self._tiers.num_waiting,
             num_running=self._scheduler.num_running,
+            tiers=self._tiers.uses(),
         )
+
+    def idle(self) -> bool:
+        """Uses a moment without work: some milliseconds at most. Whether there is more to do."""
+        return self._tiers.idle()
+
+    def close(self) -> None:
+        """After the last step: what is cached is written to the lower tiers, for a bounded time."""
+        self._tiers.close()
 
     def answer(self, query: CacheQuery) -> CacheAnswer:
         """What a gateway asks about the prefix cache; between two steps only."""
@@ -134,7 +160,8 @@ class Engine:
 
     def next_deadline_ns(self) -> int | None:
         """When a step is due even if there is no other work."""
-        deadlines = (_next_deadline_ns(request) for request in self._requests.values())
+        deadlines = [_next_deadline_ns(request) for request in self._requests.values()]
+        deadlines.append(self._tiers.next_deadline_ns() or 0)
         return min((deadline for deadline in deadlines if deadline), default=None)
 
     def submit(self, gateway: bytes, request: Submit) -> None:
@@ -204,6 +231,16 @@ class Engine:
         return request
 
     def _queue(self, request: Request) -> None:
+        """Set aside before that while lower tiers are asked for its pages."""
+        if request.is_finished or not self._tiers.hold(request):
+            self._add_to_scheduler(request)
+
+    def _collect_promoted(self) -> None:
+        """Queues the requests whose pages came from lower tiers, or did not."""
+        for request in self._tiers.take_ready():
+            self._add_to_scheduler(request)
+
+    def _add_to_scheduler(self, request: Request) -> None:
         for sequence in request.live_sequences:
             self._scheduler.add(sequence)
 
@@ -357,6 +394,7 @@ class Engine:
         if request in self._building:
             self._building.remove(request)
             self._drop_build(request)
+        self._tiers.drop(request)
 
     def _drop_build(self, request: Request) -> None:
         if self._grammar is not None and request.build is not None:

@@ -71,6 +71,8 @@ class SteppedEngine(Protocol):
 
     def next_deadline_ns(self) -> int | None: ...
 
+    def idle(self) -> bool: ...
+
     def stats(self) -> EngineStats: ...
 
     def answer(self, query: CacheQuery) -> AnswerOrFuture: ...
@@ -140,7 +142,8 @@ class RuntimeLoop:
         """Serves until `should_stop()`, which is asked at least every IDLE_POLL_MS."""
         while not should_stop():
             if not self.has_work():
-                self._poller.poll(self.sleep_ms())
+                wait_ms = 0 if self._engine.idle() else self.sleep_ms()
+                self._poller.poll(wait_ms)
                 self._doorbell.silence()
             self.turn()
 

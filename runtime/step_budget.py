@@ -90,6 +90,18 @@ class DecodeCost:
         return median(bounds) if bounds else 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class PrefillEstimate:
+    """What a prefill token takes: one part for itself, one for each token before it."""
+
+    own_ns: float
+    context_ns: float
+
+    def elapsed_ns(self, *, start: int, num_tokens: int) -> float:
+        """Of computing [start, start + num_tokens)."""
+        return num_tokens * (self.own_ns + self.context_ns * (start + num_tokens / 2))
+
+
 class PrefillCost:
     """The time that a prefill token adds: one part for itself, one for each token before it.
 
@@ -113,6 +125,10 @@ class PrefillCost:
         """What a token adds that attends to `context` tokens; 0 before the first measurement."""
         own_ns, context_ns = self._solve()
         return own_ns + context_ns * context
+
+    def estimate(self) -> PrefillEstimate | None:
+        """None before the first measurement."""
+        return PrefillEstimate(*self._solve()) if self._tt else None
 
     def _solve(self) -> tuple[float, float]:
         """The two parts, neither below 0."""
@@ -201,6 +217,10 @@ class StepBudget:
             min(num_free, self._max_chunk),
             favoured_ns=decode_ns * max(0.0, FAVOURED_SHARE - share),
         )
+
+    def prefill_estimate(self) -> PrefillEstimate | None:
+        """What prompts take that are computed beside nothing else; None before the first."""
+        return self._prefill.estimate()
 
     def observe(self, shape: StepShape, elapsed_ns: int) -> None:
         """A step was run. A clock that was set back meanwhile measured nothing."""

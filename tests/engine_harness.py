@@ -25,6 +25,7 @@ from runtime.messages import (
 )
 from runtime.phases import PhaseLog
 from runtime.request import Request, Sequence, SequenceState
+from runtime.tier_threads import TierSet
 from tests.fake_executor import Chooser, FakeExecutor
 
 GATEWAY = b"gateway"
@@ -181,10 +182,14 @@ class EngineDriver:
         *,
         config: RuntimeConfig,
         grammar: GrammarBuilder | None = None,
+        tiers: TierSet | None = None,
     ) -> None:
         self.clock = StepClock()
         self.cache = PrefixCache(
-            num_pages=info.num_pages, page_size=info.page_size, clock_ns=self.clock
+            num_pages=info.num_pages,
+            page_size=info.page_size,
+            clock_ns=self.clock,
+            identity_root=tiers.root if tiers is not None else None,
         )
         self.answers: dict[tuple[bytes, str, int], Answer] = {}
         self.engine = Engine(
@@ -194,6 +199,7 @@ class EngineDriver:
             config=config,
             grammar=grammar,
             clock=self.clock,
+            tiers=tiers,
         )
 
     @property

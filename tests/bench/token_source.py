@@ -103,6 +103,9 @@ class TokenSource:
         due_ns = self._next_due_ns()
         return None if due_ns is None else due_ns + self._wall_offset_ns
 
+    def idle(self) -> bool:
+        return False
+
     def stats(self) -> EngineStats:
         return EngineStats(num_running=len(self._requests), steps=len(self.emitted_ns))
 

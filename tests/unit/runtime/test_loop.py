@@ -60,6 +60,8 @@ class RecordingEngine:
         self.has_more = False
         self.deadline_ns: int | None = None
         self.num_steps = 0
+        self.num_idle = 0
+        self.num_pieces = 0
         self.asked: list[tuple[str, int]] = []
         self.late_answer: Future[CacheAnswer] = Future()
 
@@ -84,6 +86,10 @@ class RecordingEngine:
 
     def next_deadline_ns(self) -> int | None:
         return self.deadline_ns
+
+    def idle(self) -> bool:
+        self.num_idle += 1
+        return self.num_idle < self.num_pieces
 
     def stats(self) -> EngineStats:
         return EngineStats(steps=self.num_steps)
@@ -374,3 +380,10 @@ def test_a_doorbell_takes_any_number_of_rings_without_blocking(bench: Bench) -> 
     assert is_ringing()
     bench.doorbell.silence()
     assert not is_ringing()
+
+
+def test_idle_time_is_used_until_there_is_nothing_more_to_do(bench: Bench) -> None:
+    bench.engine.num_pieces = 5
+    bench.doorbell.ring()
+    bench.loop.run(lambda: bench.engine.num_idle >= 5)
+    assert bench.engine.num_idle == 5
