@@ -18,7 +18,8 @@ ROOT_BYTES = 32
 IDENTITY_BYTES = 32
 CHECKSUM_BYTES = 16
 
-RejectReason = Literal["version", "length", "checksum", "root", "identity", "tokens"]
+# unreadable: where a file should be, there is something else.
+RejectReason = Literal["version", "length", "checksum", "root", "identity", "tokens", "unreadable"]
 
 _MAGIC = b"rdxpage\n"
 _FIXED = struct.Struct(f">8sIIQ{ROOT_BYTES}s{IDENTITY_BYTES}s")
