@@ -95,8 +95,8 @@ class Int8Codec:
         if not np.isfinite(scales).all():
             return None
         safe = np.where(scales > 0, scales, np.float32(1))
-        levels = np.rint(blocks / safe[:, None]).astype(np.int8)
-        return scales.tobytes() + levels.tobytes()
+        levels: npt.NDArray[np.int8] = np.rint(blocks / safe[:, None]).astype(np.int8)
+        return bytes(scales.tobytes() + levels.tobytes())
 
 
 def _stack(payloads: Sequence[Payload], payload_bytes: int) -> PageBytes:

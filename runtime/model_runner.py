@@ -34,6 +34,8 @@ class LoadedModel:
     device: str
     kv_root: bytes
     vocab_size: int
+    page_bytes: int
+    kv_dtype: str
 
 
 def load_executor(source: ModelSource, config: RuntimeConfig) -> LoadedModel:
@@ -54,6 +56,8 @@ def load_executor(source: ModelSource, config: RuntimeConfig) -> LoadedModel:
         device=resolved.device,
         kv_root=_kv_layout(source, spec, resolved).digest(),
         vocab_size=spec.vocab_size,
+        page_bytes=page_bytes(spec, page_size=limits.page_size, dtype=_kv_dtype(resolved)),
+        kv_dtype=str(_kv_dtype(resolved)).removeprefix("torch."),
     )
 
 

@@ -124,11 +124,13 @@ class TierSet:
     def payload_bytes(self) -> int:
         return self._codec.payload_bytes
 
+    def prepare(self, job: Callable[[], None]) -> None:
+        """Has a tier begin its work before anything is stored."""
+        self._storing.add(job)
+
     def may_have_pages(self) -> bool:
-        """False where all tiers are known to be empty; another process may fill Redis."""
-        return any(
-            source.tier.label == "redis" or source.tier.num_pages for source in self._sources
-        )
+        """False where all tiers are known to be empty; disk and Redis may be shared."""
+        return any(source.tier.label != "host" or source.tier.num_pages for source in self._sources)
 
     def refusal(self, compute_ns: float | None) -> TierReport | None:
         """Why no tier needs to be asked about pages that take so long to compute, or None: even

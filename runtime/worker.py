@@ -127,6 +127,7 @@ def _run_loop(
     gc.freeze()
     loop.run(switch.is_thrown)
     signal.set_wakeup_fd(-1)
+    engine.close()
 
 
 def build_engine(
@@ -143,16 +144,33 @@ def build_engine(
     from runtime.engine import Engine
     from runtime.grammar_builder import GrammarBuilder
     from runtime.model_runner import load_executor
+    from runtime.open_tiers import StoredKv, open_tiers, take_redis_url
 
     loaded = load_executor(source, config)
     info = engine_info(engine_id, source, loaded, config)
+    kv = StoredKv(
+        kv_root=loaded.kv_root,
+        page_size=loaded.page_size,
+        page_bytes=loaded.page_bytes,
+        kv_dtype=loaded.kv_dtype,
+        device=loaded.device,
+        incarnation=info.incarnation,
+    )
+    tiers = open_tiers(config.tiers, kv, redis_url=take_redis_url(), ring=doorbell.ring)
+    cache = PrefixCache(
+        num_pages=loaded.num_pages,
+        page_size=loaded.page_size,
+        pin_share=config.pin_share,
+        identity_root=tiers.root if tiers is not None else None,
+    )
     vocabulary = Vocabulary(source.text.tokenizer_json, loaded.vocab_size, info.eos_token_ids)
     engine = Engine(
         executor=loaded.executor,
-        cache=PrefixCache(num_pages=loaded.num_pages, page_size=loaded.page_size),
+        cache=cache,
         info=info,
         config=config,
         grammar=GrammarBuilder(vocabulary, on_ready=doorbell.ring),
+        tiers=tiers,
     )
     return engine, info
 
@@ -175,6 +193,7 @@ def engine_info(
         num_pages=loaded.num_pages,
         max_running=config.max_running,
         kv_root=loaded.kv_root,
+        page_bytes=loaded.page_bytes,
     )
 
 
