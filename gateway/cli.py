@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 from gateway.settings import Settings, SettingsError, describe_settings
 from grammar.spec import EngineChoice
@@ -23,6 +23,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from gateway.bench_command import run_bench_command
 
         return run_bench_command(parsed)
+    if parsed.command == "cache":
+        from gateway.cache_commands import run_cache_command
+
+        return run_cache_command(parsed)
     if parsed.command == "key":
         from gateway.key_commands import run_key_command
 
@@ -72,11 +76,59 @@ def _parser() -> argparse.ArgumentParser:
     _add_bench(grammar_commands)
     _add_explain(grammar_commands)
     _add_load_bench(commands)
+    _add_cache(commands)
     key = commands.add_parser("key", help="keys for the key file")
     key_commands = key.add_subparsers(dest="key_command", required=True, metavar="COMMAND")
     key_commands.add_parser("new", help="a fresh random key, and its hash for the key file")
     key_commands.add_parser("hash", help="the hash of a key that is read from standard input")
     return parser
+
+
+def _add_cache(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    cache = commands.add_parser(
+        "cache",
+        help="what the prefix cache of a running server holds",
+        description="Prints sizes, hit rates, the hottest prefixes and the tree. Exit code 0: the "
+        "server answered, 1: it did not or refuses, 2: what was given cannot be used.",
+    )
+    _add_server_flags(cache)
+    kinds = cache.add_subparsers(dest="cache_command", metavar="COMMAND")
+    show = kinds.add_parser("show", help="the same")
+    show.add_argument("--max-nodes", type=_count, metavar="N", help="largest tree to show")
+    explain = kinds.add_parser("explain", help="why a request's prompt is not cached")
+    explain.add_argument(
+        "file",
+        nargs="?",
+        default="-",
+        metavar="FILE",
+        help="the request's body; - = standard input",
+    )
+    flush = kinds.add_parser("flush", help="forget every cached prefix")
+    flush.add_argument("--yes", action="store_true", help="do it")
+    for parser in (show, explain, flush):
+        _add_server_flags(parser, is_again=True)
+
+
+def _add_server_flags(parser: argparse.ArgumentParser, *, is_again: bool = False) -> None:
+    """`is_again`: the command before has them too, and its values stay if none are given here."""
+
+    def default(value: object) -> Any:
+        return argparse.SUPPRESS if is_again else value
+
+    parser.add_argument(
+        "--url",
+        default=default("http://127.0.0.1:8000"),
+        help="of the server (http://127.0.0.1:8000)",
+    )
+    parser.add_argument(
+        "--key-env",
+        metavar="NAME",
+        default=default(None),
+        help="environment variable with the API key (RADIXGATE_KEY); flags show up in ps",
+    )
+    parser.add_argument(
+        "--json", action="store_true", default=default(False), help="the answer as it came"
+    )
 
 
 def _add_load_bench(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

@@ -20,6 +20,8 @@ from runtime.config import CacheFormat, DeviceName, DTypeName
 PREFIX = "RADIXGATE_"
 # Variables that tell the test suite where things are; they configure no server.
 TEST_PREFIX = "RADIXGATE_TEST_"
+# What commands that talk to a server read; it may be set where one is started.
+CLIENT_KEY_VARIABLE = "RADIXGATE_KEY"
 UNPREFIXED = ("HOST", "PORT")
 
 KeepAliveMode = Literal["comment", "chunk", "off"]
@@ -275,7 +277,7 @@ def _from_environment(environ: Mapping[str, str]) -> tuple[dict[str, object], di
     sources: dict[str, str] = {}
     for key in (*UNPREFIXED, *sorted(environ)):
         is_ours = key in UNPREFIXED or (key.startswith(PREFIX) and not key.startswith(TEST_PREFIX))
-        if not is_ours or key not in environ:
+        if not is_ours or key not in environ or key == CLIENT_KEY_VARIABLE:
             continue
         name = key.removeprefix(PREFIX).lower()
         if name not in Settings.model_fields or key != key.upper():
