@@ -49,7 +49,7 @@ def test_host_and_port_are_read_without_prefix_and_the_prefix_wins() -> None:
 
 
 def test_foreign_and_test_variables_are_left_alone() -> None:
-    environ = {"PATH": "/bin", "RADIXGATE_TEST_MODEL": "x", "RADIXGATED": "y"}
+    environ = {"PATH": "/bin", "RADIXGATE_TEST_MODEL": "x", "RADIXGATED": "y", "RADIXGATE_KEY": "z"}
     assert Settings.load(environ, {"server_secret": "s" * 16}) == Settings(server_secret="s" * 16)
 
 
