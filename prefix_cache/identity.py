@@ -67,8 +67,13 @@ def stored_root(kv_root: bytes, payload_format: str, codec_version: int) -> byte
 
 def page_identity(parent: bytes, token_ids: Sequence[int]) -> bytes:
     """The identity of the page that holds `token_ids` after the page (or root) `parent`."""
-    packed = struct.pack(f">{len(token_ids)}I", *token_ids)
-    return _hash("radixgate page", parent, packed)
+    return packed_page_identity(parent, struct.pack(f">{len(token_ids)}I", *token_ids))
+
+
+def packed_page_identity(parent: bytes, tokens: bytes) -> bytes:
+    """The same of tokens that are packed as big-endian unsigned 32-bit numbers."""
+    framed = _PAGE_FRAME + _frame_field(parent) + _frame_field(tokens)
+    return hashlib.sha256(framed).digest()
 
 
 def page_identities(root: bytes, token_ids: Sequence[int], *, page_size: int) -> Iterator[bytes]:
@@ -94,3 +99,4 @@ def _frame_field(field: Field) -> bytes:
 
 
 _TYPE_TAGS: dict[type, bytes] = {bytes: b"b", str: b"s", int: b"i", type(None): b"n"}
+_PAGE_FRAME = _frame("radixgate page")

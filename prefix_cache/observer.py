@@ -21,6 +21,6 @@ class CacheObserver(Protocol):
     ) -> None:
         """`num_pages` pages are gone, the first of which held `first_page` (packed tokens).
 
-        `parent_key` names all tokens before it (`prefix_cache.node.chain_key`). It is a hash of
+        `parent_key` names all tokens before it (`prefix_cache.page_keys.page_key`). It is a hash of
         this process, not compared with tokens: enough to explain a miss, never to reuse a page.
         """

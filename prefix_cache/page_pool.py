@@ -1,5 +1,6 @@
 """The pool of page ids. Owns which pages are free; who uses the others is not its business."""
 
+from array import array
 from collections.abc import Iterable
 
 
@@ -10,7 +11,7 @@ class PagePool:
         if num_pages < 1:
             raise ValueError(f"num_pages is {num_pages}, expected at least 1")
         self.num_pages = num_pages
-        self._free = list(range(num_pages - 1, -1, -1))
+        self._free = array("I", range(num_pages - 1, -1, -1))
         self._is_free = bytearray(b"\x01") * num_pages
 
     @property

@@ -1,33 +1,33 @@
 """The radix tree: which token sequences are in which pages, who locks them, who goes next.
 
-Owns nodes, lock counts and the order of eviction. It never allocates or frees a page: methods
-that take pages out of the tree return them. Called by the cache only, from one thread.
+Owns nodes, lock counts, what each owner has, and with its parts the pins and the order of eviction.
+It never allocates or frees a page: methods that take pages out of the tree return them. Called by
+the cache only, from one thread.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
-from prefix_cache.eviction import LruQueue
-from prefix_cache.node import Node, PageTokens, Root, common_prefix_len
-
-
-@dataclass(slots=True)
-class Match:
-    """Where a query's path ends. `tail_node` holds the best partial page at index `tail_index`.
-
-    | token range                            | where                                    |
-    | -------------------------------------- | ---------------------------------------- |
-    | [0, len(page_ids) * page_size)         | `page_ids`; the last of them is page     |
-    |                                        | `num_node_pages` - 1 of `node`'s edge    |
-    | the `num_tail_tokens` after those      | `tail_node.page_ids[tail_index]`         |
-    """
-
-    node: Node | None = None
-    num_node_pages: int = 0
-    page_ids: list[int] = field(default_factory=list)
-    tail_node: Node | None = None
-    tail_index: int = 0
-    num_tail_tokens: int = 0
+from prefix_cache.children import (
+    added,
+    has_extension,
+    is_superseded,
+    longest_prefix,
+    removed,
+    replace,
+    with_page,
+)
+from prefix_cache.eviction import EvictionOrder
+from prefix_cache.expiries import Pin
+from prefix_cache.matching import Match, find_match
+from prefix_cache.node import PAGE_ID_BYTES, Node, Root, pack_page_ids, unpack_page_ids
+from prefix_cache.observer import Cause
+from prefix_cache.owners import OwnerPages, Owners
+from prefix_cache.packed_tokens import TOKEN_BYTES, common_bytes
+from prefix_cache.page_ledger import PageLedger
+from prefix_cache.pins import Pins
 
 
 @dataclass(slots=True)
@@ -40,35 +40,48 @@ class Insertion:
 
 
 class RadixTree:
-    """One tree per namespace over a common clock and a common order of eviction."""
+    """One tree per namespace over a common clock and a common order of eviction.
 
-    def __init__(self, page_size: int) -> None:
+    The clock is wall-clock seconds, moved on by the least step where that would not tell two uses
+    apart: each lock or unlock of a path has a time of its own.
+    """
+
+    def __init__(
+        self,
+        page_size: int,
+        *,
+        pins: Pins,
+        ledger: PageLedger | None = None,
+        clock_ns: Callable[[], int] = time.time_ns,
+    ) -> None:
         if page_size < 1:
             raise ValueError(f"page_size is {page_size}, expected at least 1")
         self.page_size = page_size
         self.num_pages = 0
         self.num_locked_pages = 0
         self.roots: dict[bytes, Root] = {}
-        self.leaves: LruQueue[Node] = LruQueue()
-        self._clock = 0
+        self.owners = Owners()
+        self.pins = pins
+        self.order = EvictionOrder()
+        self._ledger = ledger
+        self._clock_ns = clock_ns
+        self._clock = 0.0
+        self._page_bytes = page_size * TOKEN_BYTES
 
     # Matching
 
     def match(self, namespace: bytes, token_ids: Sequence[int], num_tokens: int) -> Match:
         """The longest match of the first `num_tokens` tokens. Changes nothing, no clock either."""
-        match = Match()
-        limit = max(0, min(num_tokens, len(token_ids)))
-        node: Node | None = self.roots.get(namespace)
-        while node is not None:
-            node = self._match_below(node, token_ids, limit=limit, match=match)
-        return match
+        return find_match(
+            self.roots.get(namespace), token_ids, num_tokens=num_tokens, page_size=self.page_size
+        )
 
     # Locking
 
     def lock_match(self, match: Match, *, with_tail: bool) -> tuple[Node | None, Node | None]:
         """Locks the matched path, and the tail's page if wanted; returns the two locked nodes.
 
-        Edges are split so that exactly the matched pages are locked.
+        Edges are split so that exactly the matched pages are locked. Their nodes count a hit.
         """
         tail_node = None
         if with_tail and match.tail_node is not None:
@@ -76,125 +89,171 @@ class RadixTree:
             node = tail_node.parent if match.node is not None else None
         else:
             node = self._split(match.node, match.num_node_pages) if match.node else None
-        self._clock += 1
-        self._lock(node)
-        self._lock(tail_node)
+        self._tick()
+        for end in (node, tail_node):
+            for step in _path_to_root(end):
+                self._lock_edge(step)
+        for step in _path_to_root(tail_node or node):
+            step.num_hits += 1
         return node, tail_node
 
     def unlock(self, node: Node) -> list[int]:
         """Takes one lock off the path to `node`; returns pages that nobody needs any more."""
-        self._clock += 1
+        self._tick()
         for step in _path_to_root(node):
             assert step.num_locks > 0, "unlocked more often than locked"
             step.num_locks -= 1
             step.last_used = self._clock
             if step.num_locks == 0:
                 self.num_locked_pages -= step.num_pages
-        if node.num_locks or len(node.children):
+        if node.num_locks or node.children:
             return []
-        if self._is_partial(node) and _parent_of(node).children.is_superseded(node):
-            return self._remove_leaf(node)
-        self.leaves.add(node, node.last_used)
-        return []
+        self.order.add(node)
+        if not self._is_partial(node) or not is_superseded(_parent_of(node).children, node):
+            return []
+        page_ids = node.page_ids
+        self._detach(node)
+        return page_ids
 
     # Inserting
 
     def insert_pages(
-        self, namespace: bytes, node: Node | None, *, pages: list[PageTokens], page_ids: list[int]
+        self,
+        namespace: bytes,
+        node: Node | None,
+        *,
+        tokens: bytes,
+        page_ids: list[int],
+        owner: str = "",
     ) -> Insertion:
         """Inserts full pages below `node` (None: the root) and moves the caller's lock down.
 
         `node` is locked by the caller; the node returned is locked in its stead, and ends
-        exactly at the last of `pages`. Pages that the tree already has are freed, not inserted.
+        exactly at the last of the pages. Pages that the tree already has are freed, not inserted.
         """
-        assert len(pages) == len(page_ids) > 0
+        size = self._page_bytes
+        assert len(tokens) == len(page_ids) * size > 0
         done: list[int] = []
-        parent = node or self._root(namespace)
-        while len(done) < len(pages):
-            child = parent.children.get(pages[len(done)])
+        start = 0
+        parent = node or self._root(namespace, owner)
+        while start < len(tokens):
+            child = with_page(parent.children, tokens[start : start + size])
             if child is None:
                 break
-            parent = self._split(child, self._num_equal_pages(child, pages[len(done) :]))
+            ours = tokens[start : start + len(child.tokens)]
+            parent = self._split(child, common_bytes(child.tokens, ours) // size)
             self._lock_edge(parent)
             done += parent.page_ids
+            start += len(parent.tokens)
         freed, new_ids = page_ids[: len(done)], page_ids[len(done) :]
         if new_ids:
-            freed += self._drop_prefix_leaf(parent, pages[len(done)])
-            parent = self._append(parent, pages[len(done) :], new_ids)
+            freed += self._drop_prefix_leaf(parent, tokens[start : start + size])
+            parent = self._append(parent, tokens[start:], new_ids)
         return Insertion(parent, done + new_ids, freed)
 
     def insert_partial(
-        self, namespace: bytes, node: Node | None, *, tokens: PageTokens, page_id: int
+        self, namespace: bytes, node: Node | None, *, tokens: bytes, page_id: int, owner: str = ""
     ) -> list[int]:
         """Inserts an unlocked leaf of one partial page below `node`; returns the pages freed."""
-        assert 0 < len(tokens) < self.page_size
-        parent = node or self._root(namespace)
-        if parent.children.has_extension(tokens):
+        assert 0 < len(tokens) < self._page_bytes
+        parent = node or self._root(namespace, owner)
+        if has_extension(parent.children, tokens):
             return [page_id]
         freed = self._drop_prefix_leaf(parent, tokens)
-        self._clock += 1
-        leaf = self._add_child(parent, [tokens], [page_id])
-        self.leaves.add(leaf, leaf.last_used)
+        self._tick()
+        self.order.add(self._add_child(parent, tokens, [page_id]))
         return freed
+
+    # Pinning
+
+    def pin(self, node: Node, pin: Pin, *, num_pages: int) -> int:
+        """Pins the first pages of the path to `node`, which the caller locks, as far as the path
+        goes and the owner may; returns how many are pinned."""
+        path = list(_path_to_root(node))
+        num_above = sum(step.num_pages for step in path)
+        num_pages = min(num_pages, num_above, self.pins.max_pages(node.root.pages))
+        if num_pages < 1:
+            return 0
+        for step in path:
+            num_above -= step.num_pages
+            if num_above < num_pages:
+                pin.node = self._split(step, num_pages - num_above)
+                break
+        self._unpin(self.pins.add(pin))
+        return 0 if pin.node is None else num_pages
+
+    def expire_pins(self) -> None:
+        self._unpin(self.pins.expire(self._clock_ns()))
+
+    def set_quota(self, owner: str, max_pages: int | None) -> None:
+        """Takes the first quota of an owner with a walk over what it has; later ones are O(1)."""
+        pages = self.owners.of(owner)
+        pages.max_pages = max_pages
+        if max_pages is None:
+            self.order.unfollow(owner)
+            self.owners.forget_if_idle(pages)
+        elif owner not in self.order.of_owner:
+            nodes = (node for root in pages.roots.values() for node in descendants(root))
+            self.order.follow(owner, [node for node in nodes if node.is_evictable])
+        self._unpin(self.pins.trim(pages))
 
     # Evicting
 
-    def evict(self, num_pages: int) -> list[int]:
-        """Takes that many pages out, from the ends of the least recently used unlocked leaves."""
+    def evict(self, num_pages: int, *, for_owner: str = "") -> list[int]:
+        """Takes that many pages out, from the ends of the leaves that go first."""
         assert num_pages <= self.num_pages - self.num_locked_pages
         evicted: list[int] = []
         while len(evicted) < num_pages:
-            leaf = self.leaves.least_recent()
-            num_missing = num_pages - len(evicted)
-            evicted += (
-                self._remove_leaf(leaf)
-                if leaf.num_pages <= num_missing
-                else self._shorten(leaf, num_missing)
+            leaf = self.order.first()
+            assert leaf is not None, "no leaf, but pages that nobody locks"
+            cause: Cause = "own_request" if leaf.root.owner == for_owner else "other_tenant"
+            evicted += self._give_up(
+                leaf, num_pages - len(evicted), cause=cause, for_owner=for_owner
             )
         return evicted
 
-    # Private: matching
+    def evict_over_quota(self, owner: str) -> list[int]:
+        """Takes out what the owner has over its quota, of its own leaves and as far as unlocked."""
+        pages = self.owners.find(owner)
+        evicted: list[int] = []
+        while pages is not None and pages.num_over_quota:
+            leaf = self.order.first(owner)
+            if leaf is None:
+                break
+            evicted += self._give_up(leaf, pages.num_over_quota, cause="quota", for_owner=owner)
+        return evicted
 
-    def _match_below(
-        self, node: Node, token_ids: Sequence[int], *, limit: int, match: Match
-    ) -> Node | None:
-        """Follows one edge below `node`; returns its end where the whole edge matched."""
-        tokens = self._next_page(token_ids, limit, match)
-        child = node.children.get(tokens) if len(tokens) == self.page_size else None
-        if child is None:
-            match.tail_node, match.num_tail_tokens = node.children.closest(tokens)
-            return None
-        match.node = child
-        for index, page in enumerate(child.page_tokens):
-            if page != tokens:
-                match.num_tail_tokens = common_prefix_len(page, tokens)
-                match.tail_node = child if match.num_tail_tokens else None
-                match.tail_index = index
-                return None
-            match.page_ids.append(child.page_ids[index])
-            match.num_node_pages = index + 1
-            tokens = self._next_page(token_ids, limit, match)
-        return child
-
-    def _next_page(self, token_ids: Sequence[int], limit: int, match: Match) -> PageTokens:
-        """The tokens of the query after its matched pages, at most a page of them."""
-        start = len(match.page_ids) * self.page_size
-        return tuple(token_ids[start : min(start + self.page_size, limit)])
+    def flush(self, owner: str | None = None) -> list[int]:
+        """Takes out all pages that nobody locks, of one owner or of all (None)."""
+        flushed: list[int] = []
+        roots = [root for root in self.roots.values() if owner in (None, root.owner)]
+        for root in roots:
+            # Last child first, leaves before what is above them: lists are cut at their ends.
+            for node in reversed(list(descendants(root))):
+                if node.is_evictable:
+                    flushed += self._give_up(
+                        node, node.num_pages, cause="flush", for_owner=owner or ""
+                    )
+        return flushed
 
     # Private: locks
 
-    def _lock(self, node: Node | None) -> None:
-        if node is not None:
-            for step in _path_to_root(node):
-                self._lock_edge(step)
+    def _tick(self) -> None:
+        self._clock = max(self._clock_ns() / 1e9, math.nextafter(self._clock, math.inf))
 
     def _lock_edge(self, node: Node) -> None:
         """One lock more on this node alone; its ancestors have the lock already, or get it next."""
         if node.num_locks == 0:
             self.num_locked_pages += node.num_pages
-            self.leaves.discard(node)
+            if not node.children:
+                self.order.discard(node)
         node.num_locks += 1
         node.last_used = self._clock
+
+    def _unpin(self, nodes: list[Node]) -> None:
+        for node in nodes:
+            if node.is_evictable:
+                self.order.unpin(node)
 
     # Private: structure
 
@@ -202,18 +261,22 @@ class RadixTree:
         """The node whose edge ends after `num_pages` pages of this one's edge.
 
         `node` stays the lower part, so a lock on it still covers the whole path; the new upper
-        part gets as many locks.
+        part gets as many locks, hits and pins.
         """
         if num_pages == node.num_pages:
             return node
         assert 0 < num_pages < node.num_pages
         parent = _parent_of(node)
-        upper = Node(parent, node.page_tokens[:num_pages], node.page_ids[:num_pages])
+        num_bytes, num_id_bytes = num_pages * self._page_bytes, num_pages * PAGE_ID_BYTES
+        upper = Node(parent, node.tokens[:num_bytes], node.packed_page_ids[:num_id_bytes])
         upper.num_locks, upper.last_used = node.num_locks, node.last_used
-        parent.children.replace(node, upper)
-        del node.page_tokens[:num_pages], node.page_ids[:num_pages]
+        upper.num_hits = node.num_hits
+        replace(parent.children, node, upper)
+        node.tokens = node.tokens[num_bytes:]
+        node.packed_page_ids = node.packed_page_ids[num_id_bytes:]
         node.parent = upper
-        upper.children.add(node)
+        upper.children = [node]
+        self.pins.split(upper, node)
         return upper
 
     def _isolate_page(self, node: Node, index: int) -> Node:
@@ -223,89 +286,136 @@ class RadixTree:
             self._split(page, index)
         return page
 
-    def _append(self, parent: Node, pages: list[PageTokens], page_ids: list[int]) -> Node:
+    def _append(self, parent: Node, tokens: bytes, page_ids: list[int]) -> Node:
         """Adds new pages below a node that the caller locks; returns where they end, locked.
 
-        A leaf that only the caller locks grows in place, so that a sequence that publishes page
-        by page stays one edge.
+        A leaf that only the caller locks and no pin ends at grows in place, so that a sequence
+        that publishes page by page stays one edge.
         """
-        is_own_leaf = parent.num_locks == 1 and not len(parent.children)
-        if not is_own_leaf:
-            parent = self._add_child(parent, pages, page_ids)
-            self._lock_edge(parent)
+        if self._ledger is not None:
+            self._ledger.entered(
+                parent.root.namespace, _last_page(parent), tokens=tokens, page_ids=page_ids
+            )
+        if parent.num_locks != 1 or parent.children or self.pins.is_pinned(parent):
+            parent = self._add_child(parent, tokens, page_ids)
+            parent.num_locks, self.num_locked_pages = 1, self.num_locked_pages + len(page_ids)
             return parent
-        parent.page_tokens += pages
-        parent.page_ids += page_ids
-        self.num_pages += len(page_ids)
+        parent.tokens += tokens
+        parent.packed_page_ids += pack_page_ids(page_ids)
+        self._count(parent.root.pages, len(page_ids))
         self.num_locked_pages += len(page_ids)
         return parent
 
-    def _add_child(self, parent: Node, pages: list[PageTokens], page_ids: list[int]) -> Node:
-        child = Node(parent, pages, page_ids)
+    def _add_child(self, parent: Node, tokens: bytes, page_ids: list[int]) -> Node:
+        assert not has_extension(parent.children, tokens[: self._page_bytes]), "a page twice"
+        child = Node(parent, tokens, pack_page_ids(page_ids))
         child.last_used = self._clock
-        parent.children.add(child)
-        self.num_pages += child.num_pages
+        parent.children = added(parent.children, child)
+        self._count(parent.root.pages, child.num_pages)
         return child
 
-    def _drop_prefix_leaf(self, parent: Node, tokens: PageTokens) -> list[int]:
+    def _drop_prefix_leaf(self, parent: Node, tokens: bytes) -> list[int]:
         """Drops the unlocked partial leaf that `tokens`, about to be inserted, make useless.
 
         `parent` may be left without children for the moment: the caller adds one.
         """
-        leaf = parent.children.longest_prefix(tokens)
+        leaf = longest_prefix(parent.children, tokens)
         if leaf is None or leaf.num_locks:
             return []
-        self._detach(leaf)
-        return leaf.page_ids
+        page_ids = leaf.page_ids
+        self._unlink(leaf)
+        return page_ids
 
-    def _remove_leaf(self, leaf: Node) -> list[int]:
-        """Takes an unlocked leaf out; its parent becomes a leaf, or an empty root goes too."""
-        self._detach(leaf)
-        parent = _parent_of(leaf)
-        if len(parent.children) == 0:
-            if isinstance(parent, Root):
-                del self.roots[parent.namespace]
-            elif parent.num_locks == 0:
-                self.leaves.add(parent, parent.last_used)
-        return leaf.page_ids
+    def _give_up(self, leaf: Node, num_pages: int, *, cause: Cause, for_owner: str) -> list[int]:
+        """Evicts at most that many pages from the end of an unlocked leaf."""
+        num_left = max(0, leaf.num_pages - num_pages)
+        tokens = leaf.tokens[num_left * self._page_bytes :]
+        page_ids = unpack_page_ids(leaf.packed_page_ids[num_left * PAGE_ID_BYTES :])
+        if self._ledger is not None:
+            self._ledger.evicted(
+                leaf.root.namespace,
+                _page_before(leaf, num_left),
+                tokens=tokens,
+                num_pages=len(page_ids),
+                cause=cause,
+                for_owner=for_owner,
+            )
+            self._ledger.left(tokens, page_ids)
+        if num_left:
+            leaf.tokens = leaf.tokens[: num_left * self._page_bytes]
+            leaf.packed_page_ids = leaf.packed_page_ids[: num_left * PAGE_ID_BYTES]
+            self.pins.shortened(leaf, len(page_ids))
+            self._count(leaf.root.pages, -len(page_ids))
+        else:
+            self._detach(leaf)
+        return page_ids
 
     def _detach(self, leaf: Node) -> None:
+        """Takes an unlocked leaf out; its parent becomes a leaf, or an empty root goes too."""
+        parent = _parent_of(leaf)
+        self._unlink(leaf)
+        if parent.children:
+            return
+        if isinstance(parent, Root):
+            del self.roots[parent.namespace], parent.pages.roots[parent.namespace]
+            self.owners.forget_if_idle(parent.pages)
+        elif parent.num_locks == 0:
+            self.order.add(parent)
+
+    def _unlink(self, leaf: Node) -> None:
         assert leaf.num_locks == len(leaf.children) == 0
-        self.leaves.discard(leaf)
-        _parent_of(leaf).children.remove(leaf)
-        self.num_pages -= leaf.num_pages
+        parent = _parent_of(leaf)
+        self.order.discard(leaf)
+        self.pins.removed(leaf)
+        parent.children = removed(parent.children, leaf)
+        leaf.parent = None
+        self._count(leaf.root.pages, -leaf.num_pages)
 
-    def _shorten(self, leaf: Node, num_pages: int) -> list[int]:
-        evicted = leaf.page_ids[-num_pages:]
-        del leaf.page_ids[-num_pages:], leaf.page_tokens[-num_pages:]
-        self.num_pages -= num_pages
-        return evicted
+    def _count(self, pages: OwnerPages, num_pages: int) -> None:
+        self.num_pages += num_pages
+        pages.num_pages += num_pages
 
-    def _root(self, namespace: bytes) -> Root:
+    def _root(self, namespace: bytes, owner: str) -> Root:
         root = self.roots.get(namespace)
         if root is None:
-            root = self.roots[namespace] = Root(namespace)
+            pages = self.owners.of(owner)
+            root = self.roots[namespace] = pages.roots[namespace] = Root(namespace, pages)
         return root
 
-    def _num_equal_pages(self, node: Node, pages: list[PageTokens]) -> int:
-        pairs = zip(node.page_tokens, pages, strict=False)
-        return next(
-            (index for index, (ours, theirs) in enumerate(pairs) if ours != theirs),
-            min(node.num_pages, len(pages)),
-        )
-
     def _is_partial(self, node: Node) -> bool:
-        return len(node.page_tokens[-1]) < self.page_size
+        return len(node.tokens) < self._page_bytes
 
 
-def _path_to_root(node: Node) -> Iterator[Node]:
+def descendants(root: Node) -> Iterator[Node]:
+    """All nodes below, each before what hangs below it, children in order."""
+    pending: list[Node] = [*root.children]
+    pending.reverse()
+    while pending:
+        node = pending.pop()
+        yield node
+        pending.extend(reversed([*node.children]))
+
+
+def _path_to_root(node: Node | None) -> Iterator[Node]:
     """The node and its ancestors below the root."""
-    step = node
-    while step.parent is not None:
-        yield step
-        step = step.parent
+    while node is not None and node.parent is not None:
+        yield node
+        node = node.parent
 
 
 def _parent_of(node: Node) -> Node:
     assert node.parent is not None, "a root has no parent"
     return node.parent
+
+
+def _last_page(node: Node) -> int | None:
+    """The last page of the path to a node; None where that is empty."""
+    return _page_before(node, node.num_pages)
+
+
+def _page_before(node: Node, index: int) -> int | None:
+    """The page before page `index` of the node's edge, in this or in the edge above."""
+    packed = node.packed_page_ids[: index * PAGE_ID_BYTES]
+    if not packed and node.parent is not None:
+        packed = node.parent.packed_page_ids
+    return unpack_page_ids(packed[-PAGE_ID_BYTES:])[0] if packed else None
