@@ -32,6 +32,15 @@ def tier_in(folder: Path, seconds: Seconds, *, num_pages: int = 10) -> DiskTier:
     return tier
 
 
+def states_of(tier: DiskTier, seconds: Seconds, *passing_s: float) -> list[bool]:
+    """Whether it is up after each of these times."""
+    states = []
+    for one_s in passing_s:
+        seconds.now_s += one_s
+        states.append(tier.is_up)
+    return states
+
+
 def test_a_disk_that_only_reads_serves_what_it_has(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -59,17 +68,13 @@ def test_a_disk_that_only_reads_serves_what_it_has(
 def test_a_disk_that_cannot_be_written_and_has_nothing_is_down(tmp_path: Path) -> None:
     with failing(errno.ENOSPC, names={"makedirs", "mkdir", "writev"}):
         tier = tier_in(tmp_path / "cache", seconds := Seconds())
-        assert not tier.is_up
         tier.store([page_of(0)])
-        seconds.now_s += 1
-        assert tier.is_up
+        assert states_of(tier, seconds, 0, 0.9, 0.1) == [False, False, True]
         tier.store([page_of(0)])
     assert tier.counts.dropped == {"down": 1, "full": 1}
-    assert not tier.is_up
     assert tier.count_leading([key_of(0)]) == 0
-    seconds.now_s += 2
+    assert states_of(tier, seconds, 0, 1, 1) == [False, False, True]
     tier.store([page_of(0)])
-    assert tier.is_up
     assert tier.fetch([key_of(0)]) == [payload_of(0)]
 
 
@@ -106,16 +111,13 @@ def test_a_disk_that_cannot_be_read_is_down_and_comes_back(
     tier.store([page_of(0)])
     with caplog.at_level(logging.INFO), failing(errno.EIO) as failed:
         assert tier.fetch([key_of(0)]) == []
-        assert not tier.is_up
         num_failed = len(failed)
         assert tier.fetch([key_of(0)]) == []
         assert tier.count_leading([key_of(0)]) == 0
         assert len(failed) == num_failed  # nothing was asked of it
-        seconds.now_s += 1
+        assert states_of(tier, seconds, 0, 0.9, 0.1) == [False, False, True]
         assert tier.count_leading([key_of(0)]) == 0
-        seconds.now_s += 1
-        assert not tier.is_up
-    seconds.now_s += 1
+        assert states_of(tier, seconds, 0, 1.9, 0.1) == [False, False, True]
     with caplog.at_level(logging.INFO):
         assert tier.fetch([key_of(0)]) == [payload_of(0)]
     assert tier.is_up

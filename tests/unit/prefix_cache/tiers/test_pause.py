@@ -32,10 +32,7 @@ def test_pauses_double_up_to_a_minute_until_something_succeeds() -> None:
 
 def test_the_first_failure_and_the_first_success_are_told_apart() -> None:
     pause = Pause(Clock())
-    assert not pause.is_on
-    assert not pause.succeed()
-    assert [pause.fail(), pause.fail()] == [True, False]
-    assert pause.is_on
-    assert [pause.succeed(), pause.succeed()] == [True, False]
-    assert not pause.is_on
+    assert [pause.is_on, pause.succeed()] == [False, False]
+    assert [pause.fail(), pause.fail(), pause.is_on] == [True, False, True]
+    assert [pause.succeed(), pause.succeed(), pause.is_on] == [True, False, False]
     assert pause.fail()
