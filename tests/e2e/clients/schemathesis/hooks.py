@@ -26,6 +26,7 @@ LIMITS = {
 # What a request is about, and what it may be where what was made up says nothing.
 SUBJECTS: dict[str, tuple[str, Any]] = {
     "/v1/chat/completions": ("messages", [{"role": "user", "content": "hi"}]),
+    "/v1/cache/explain": ("messages", [{"role": "user", "content": "hi"}]),
     "/v1/chat/completions/render": ("messages", [{"role": "user", "content": "hi"}]),
     "/apply-template": ("messages", [{"role": "user", "content": "hi"}]),
     "/v1/completions": ("prompt", "Once upon"),
