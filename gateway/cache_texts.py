@@ -15,7 +15,7 @@ from gateway.schemas.cache_response import (
     TokenShown,
 )
 from gateway.tokenizer import Tokenizer
-from runtime import cache_messages
+from runtime.cache_messages import CacheExplanation as RuntimeExplanation
 from runtime.cache_messages import TierName
 
 # Of the text before and after a difference.
@@ -58,9 +58,7 @@ class CacheTexts:
         raw = b"".join(map(self._tokenizer.token_bytes, token_ids))
         return _without_halves(raw).decode(errors="replace")
 
-    def difference(
-        self, token_ids: Sequence[int], found: cache_messages.CacheExplanation
-    ) -> Difference | None:
+    def difference(self, token_ids: Sequence[int], found: RuntimeExplanation) -> Difference | None:
         """Where the prompt's first token that no tier has is; None where there is none."""
         in_tiers = sum(found.tier_tokens.values())
         index = found.matched_tokens + in_tiers
@@ -94,7 +92,7 @@ def explanation_of(
     reason: Reason | None,
     *,
     model: str,
-    found: cache_messages.CacheExplanation | None = None,
+    found: RuntimeExplanation | None = None,
     difference: Difference | None = None,
     sees_all: bool = False,
 ) -> CacheExplanation:
@@ -132,7 +130,7 @@ def time_of(wall_ns: int) -> str | None:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _told_cause(found: cache_messages.CacheExplanation, *, sees_all: bool) -> EvictedFor | None:
+def _told_cause(found: RuntimeExplanation, *, sees_all: bool) -> EvictedFor | None:
     """A tenant is not told whether it was another one that needed its pages."""
     if not sees_all and found.evicted_for in ("own_request", "other_tenant"):
         return "memory"

@@ -27,7 +27,6 @@ from gateway.schemas.cache_response import (
     TreeState,
 )
 from gateway.tokenizer import Tokenizer
-from runtime import cache_messages
 from runtime.cache_messages import (
     CachedEdge,
     CacheDescription,
@@ -38,8 +37,10 @@ from runtime.cache_messages import (
     ExplainCache,
     FlushCache,
     HitWindow,
+    HotPrefix,
     TierUse,
 )
+from runtime.cache_messages import CacheExplanation as RuntimeExplanation
 from runtime.token_engine import EngineUnavailable, TokenEngine
 
 AnswerT = TypeVar("AnswerT")
@@ -102,7 +103,7 @@ class EngineCache:
             owner=asker.owner,
             sees_all=asker.sees_all,
         )
-        found = await self._ask(query, cache_messages.CacheExplanation)
+        found = await self._ask(query, RuntimeExplanation)
         difference = self._texts.difference(token_ids, found)
         if difference is not None and isinstance(prompt, ChatPrompt):
             positions = await self._preparation.locate(prompt, token_ids)
@@ -129,7 +130,7 @@ class EngineCache:
         assert isinstance(answer, expected), "an answer to another question"
         return answer
 
-    def _hot_prefix(self, hot: cache_messages.HotPrefix) -> HotPrefixState:
+    def _hot_prefix(self, hot: HotPrefix) -> HotPrefixState:
         return HotPrefixState(
             tokens=hot.num_tokens,
             hits=hot.num_hits,

@@ -19,6 +19,7 @@ MAY_IMPORT = {
 }
 RUNTIME_FOR_GATEWAY = {
     "runtime.cache_folder",
+    "runtime.cache_messages",
     "runtime.config",
     "runtime.errors",
     "runtime.messages",
