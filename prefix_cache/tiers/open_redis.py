@@ -5,8 +5,8 @@ from prefix_cache.tiers.directory import Directory
 from prefix_cache.tiers.redis_calls import RedisCalls, RedisUnavailable
 from prefix_cache.tiers.redis_tier import RedisTier
 
-# Well below the leases of agreement.py and directory.py.
-UPKEEP_S = 3.0
+# Well below the leases of agreement.py and directory.py; how soon it is seen that Redis is back.
+UPKEEP_S = 1.0
 
 
 def open_redis_tier(

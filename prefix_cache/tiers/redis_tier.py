@@ -9,10 +9,10 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import takewhile
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from prefix_cache.tiers.agreement import Agreement, Disagreement
-from prefix_cache.tiers.breaker import Breaker, BreakerOpen
+from prefix_cache.tiers.breaker import Breaker, BreakerOpen, FailureKind
 from prefix_cache.tiers.buffers import BufferPool
 from prefix_cache.tiers.directory import Directory
 from prefix_cache.tiers.page_file import PageRejected, decode_page, encode_page, encoded_len
@@ -20,16 +20,19 @@ from prefix_cache.tiers.redis_calls import RedisCalls, RedisUnavailable, write_r
 from prefix_cache.tiers.resp import Buffer, Command, Refusal, Reply
 from prefix_cache.tiers.tier import PageKey, StoredPage, TierCounts, TierLabel
 
+if TYPE_CHECKING:
+    from collections import Counter
+
 # Replies of one call come into one buffer, of MGETs of a few MB each: each call waits for the
 # interpreter's lock a few times, and beside a busy thread each wait takes 5 ms.
-WINDOW_BYTES = 16 * 1024 * 1024
+WINDOW_BYTES = 10 * 1024 * 1024
 _COMMAND_BYTES = 4 * 1024 * 1024
 _STORE_BYTES = 4 * 1024 * 1024
 # What a page is taken to have before one was seen.
 _FIRST_GUESS_BYTES = 256 * 1024
 # Of a reply beside the value.
 _REPLY_OVERHEAD = 32
-_MAX_IDLE_BUFFERS = 2
+_MAX_IDLE_BUFFERS = 4
 _MAX_COMMANDS = 512
 # So many pages in a row that are none: then it is the server that is wrong.
 MAX_REJECTED_IN_A_ROW = 8
@@ -91,6 +94,11 @@ class RedisTier:
         return self._agreement.disagreement
 
     @property
+    def failures(self) -> "Counter[FailureKind]":
+        """Failures by kind, those of writes among them."""
+        return self._calls.breaker.failures() + self._writes.failures()
+
+    @property
     def counts(self) -> TierCounts:
         breakers = (self._calls.breaker, self._writes)
         self._counts.num_failures = sum(breaker.num_failures for breaker in breakers)
@@ -133,7 +141,8 @@ class RedisTier:
         except RedisUnavailable:
             return []
         sizes = list(takewhile(bool, (reply if isinstance(reply, int) else 0 for reply in replies)))
-        self._value_bytes = max((self._value_bytes, *sizes))
+        if sizes and not self._value_bytes:  # all have the same, and this may be no page of ours
+            self._value_bytes = min(sizes[0], WINDOW_BYTES)
         return sizes
 
     def fetch(self, keys: Sequence[PageKey]) -> list[bytes | memoryview]:
@@ -178,19 +187,18 @@ class RedisTier:
 
     def _decode(self, key: PageKey, value: Buffer) -> memoryview | None:
         """None for what is not that page, which is then removed, so that it is stored anew."""
-        self._value_bytes = max(self._value_bytes, len(value))
         try:
             payload = decode_page(value, key, root=self._root)
         except PageRejected as error:
             self._reject(key, error.reason)
             return None
         self._num_rejected_in_a_row = 0
+        self._value_bytes = len(value)
         return payload
 
     def _reject(self, key: PageKey, reason: str) -> None:
         with self._lock:
-            rejected = self._counts.rejected
-            rejected[reason] = rejected.get(reason, 0) + 1
+            self._counts.reject(reason)
             self._remember(self._unwanted, [key.identity])
             self._num_rejected_in_a_row += 1
             if self._num_rejected_in_a_row < MAX_REJECTED_IN_A_ROW:
@@ -203,15 +211,16 @@ class RedisTier:
         if not self._agreement.is_settled:
             self._drop("agreement", len(pages))
             return
-        page_bytes = encoded_len(pages[0].key, pages[0].payload) if pages else 1
-        for some in _slices(pages, max(1, _STORE_BYTES // page_bytes)):
+        if pages:
+            self._value_bytes = encoded_len(pages[0].key, pages[0].payload)
+        for some in _slices(pages, max(1, _STORE_BYTES // self._reply_bytes())):
             self._store_some(some)
 
     def _store_some(self, pages: Sequence[StoredPage]) -> None:
         try:
             is_trial = self._writes.enter()
         except BreakerOpen:
-            self._drop("paused", len(pages))
+            self._drop("down", len(pages))
             return
         new = pages
         try:
@@ -219,7 +228,8 @@ class RedisTier:
             replies = self._calls.run([self._set(page) for page in new])
         except RedisUnavailable as error:
             self._writes.leave(is_trial=is_trial)
-            self._drop(error.kind or "paused", len(new))
+            # It may have some of them: nobody knows.
+            self._drop(error.kind or "down", len(new))
             return
         self._count_stored(new, replies, is_trial=is_trial)
 
@@ -355,8 +365,7 @@ class RedisTier:
 
     def _drop(self, reason: str, num_pages: int) -> None:
         with self._lock:
-            dropped = self._counts.dropped
-            dropped[reason] = dropped.get(reason, 0) + num_pages
+            self._counts.drop(reason, num_pages=num_pages)
 
     def _remember(self, pending: set[bytes], identities: Iterable[bytes]) -> None:
         if len(pending) < _MAX_PENDING:
