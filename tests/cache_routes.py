@@ -1,4 +1,4 @@
-"""What tests of the cache's routes share: paths, and gateways whose cache says what a test wrote."""
+"""What tests of the cache's routes share: paths, gateways whose cache says what a test wrote."""
 
 from pathlib import Path
 from typing import Any
