@@ -13,13 +13,7 @@ from pathlib import Path
 
 from prefix_cache.tiers.file_ledger import FileLedger
 from prefix_cache.tiers.page_file import PageRejected, decode_page, encode_page, encoded_len
-from prefix_cache.tiers.page_folder import (
-    TOUCH_NS,
-    FoundFile,
-    PageFolder,
-    file_name,
-    folder_name,
-)
+from prefix_cache.tiers.page_folder import FoundFile, PageFolder, file_name, folder_name, is_due
 from prefix_cache.tiers.pause import Pause
 from prefix_cache.tiers.tier import PageKey, StoredPage, TierCounts, TierLabel
 
@@ -246,7 +240,7 @@ class DiskTier:
         found = self._folder.look(name)
         if found is None or num_bytes not in (None, found.num_bytes):
             return False
-        if not 0 <= used_ns - found.used_ns < TOUCH_NS:
+        if is_due(used_ns, noted_ns=found.used_ns):
             self._folder.touch(name, used_ns=used_ns)
         self._enter(FoundFile(name, found.num_bytes, used_ns))
         return True

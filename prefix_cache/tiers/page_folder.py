@@ -66,6 +66,11 @@ def folder_name(root: bytes) -> str:
     return root.hex()[:32]
 
 
+def is_due(used_ns: int, *, noted_ns: int) -> bool:
+    """Whether a use is to be written down. A time far in the future is set right by it."""
+    return abs(used_ns - noted_ns) >= TOUCH_NS
+
+
 class PageFolder:
     """The folder at `path`, as the server of `root` sees it. Methods raise OSError for what is
     wrong with the disk; that a file or a folder is not there is no error."""
@@ -275,7 +280,7 @@ def _read_whole(descriptor: int, *, used_ns: int) -> bytes:
     # Only then: something large may lie there.
     if total_len(os.pread(descriptor, FIXED_BYTES, 0)) != found.st_size:
         raise PageRejected("length")
-    if not 0 <= used_ns - found.st_mtime_ns < TOUCH_NS:
+    if is_due(used_ns, noted_ns=found.st_mtime_ns):
         with suppress(OSError):  # on a disk that can only be read
             os.utime(descriptor, ns=(used_ns, used_ns))
     return os.read(descriptor, found.st_size)

@@ -1,5 +1,6 @@
 """Pages on disk: what is kept and what goes, in what order, for how many processes."""
 
+import fcntl
 import os
 import threading
 from dataclasses import dataclass
@@ -150,7 +151,7 @@ def test_a_use_is_written_down_once_a_minute(tmp_path: Path) -> None:
 def test_a_time_that_is_yet_to_come_is_set_right(tmp_path: Path) -> None:
     tier = tier_in(tmp_path, clock=(clock := Clock(step_ns=0)))
     tier.store([page_of(0)])
-    os.utime(path_of(tmp_path, 0), ns=(clock.now_ns + 1, clock.now_ns + 1))
+    os.utime(path_of(tmp_path, 0), ns=(clock.now_ns + MINUTE_NS, clock.now_ns + MINUTE_NS))
     tier.fetch([key_of(0)])
     assert path_of(tmp_path, 0).stat().st_mtime_ns == clock.now_ns
 
@@ -279,8 +280,6 @@ def test_leftovers_of_dead_writers_are_removed_and_drafts_of_living_ones_are_not
     own = tmp_path / ROOT.hex()[:32]
     (own / "dead.tmp").write_bytes(b"x" * 100)
     living = (own / "living.tmp").open("wb")
-    import fcntl
-
     fcntl.flock(living, fcntl.LOCK_EX)
     tier_in(tmp_path)
     assert [path.name for path in own.glob("*.tmp")] == ["living.tmp"]
