@@ -6,7 +6,7 @@ changes them; a change may exchange the container, so it returns the one to keep
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import Generic, Protocol, TypeVar
 
@@ -41,6 +41,9 @@ class Buckets(Generic[E]):
     def __iter__(self) -> Iterator[E]:
         for children in self._lists:
             yield from children
+
+    def every(self, stride: int) -> list[E]:
+        return [child for children in self._lists for child in children[::stride]]
 
     def around(self, key: bytes) -> tuple[E | None, E | None]:
         children, place = self._find(key)
@@ -85,6 +88,11 @@ def around(children: Children[E], key: bytes) -> tuple[E | None, E | None]:
     index = bisect_left(children, key, key=_tokens_of)
     before = children[index - 1] if index else None
     return before, children[index] if index < len(children) else None
+
+
+def every(children: Children[E], stride: int) -> Sequence[E]:
+    """One in about `stride` children, in order; the others are not touched."""
+    return children.every(stride) if isinstance(children, Buckets) else children[::stride]
 
 
 def with_page(children: Children[E], page: bytes) -> E | None:
