@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from prefix_cache.observer import Cause
+from prefix_cache.packed_tokens import TOKEN_BYTES, common_bytes
 
 MAX_RUNS = 4096
 MAX_BYTES = 4 * 1024 * 1024
@@ -54,6 +55,7 @@ class EvictedLog:
         self._num_bytes = 0
         # In the order of their eviction.
         self._runs: dict[tuple[_PlaceKey, bytes], EvictedRun] = {}
+        self._num_runs_of: dict[bytes, int] = {}
         # The first pages at one place, sorted: those that begin alike stand together.
         self._pages: dict[_PlaceKey, list[bytes]] = {}
 
@@ -80,8 +82,13 @@ class EvictedLog:
         self._runs[place, first_page] = EvictedRun(self._clock_ns(), cause, num_pages)
         insort(self._pages.setdefault(place, []), first_page)
         self._num_bytes += _RUN_BYTES + len(first_page)
+        self._num_runs_of[namespace] = self._num_runs_of.get(namespace, 0) + 1
         while len(self._runs) > self._max_runs or self._num_bytes > self._max_bytes:
             self._forget(*next(iter(self._runs)))
+
+    def has(self, namespace: bytes) -> bool:
+        """Whether anything of the namespace is in the log."""
+        return namespace in self._num_runs_of
 
     def find(self, namespace: bytes, parent_key: int, next_tokens: bytes) -> EvictedMatch | None:
         """Of the runs behind that place the one whose first page shares most with the packed
@@ -93,10 +100,10 @@ class EvictedLog:
         # begins with all of them stands behind.
         best = max(
             pages[max(0, index - 1) : index + 1],
-            key=lambda page: num_shared_tokens(page, next_tokens),
+            key=lambda page: common_bytes(page, next_tokens),
             default=b"",
         )
-        num_shared = num_shared_tokens(best, next_tokens)
+        num_shared = common_bytes(best, next_tokens) // TOKEN_BYTES
         return EvictedMatch(self._runs[place, best], best, num_shared) if num_shared else None
 
     def _forget(self, place: _PlaceKey, first_page: bytes) -> None:
@@ -107,10 +114,7 @@ class EvictedLog:
         if not pages:
             del self._pages[place]
         self._num_bytes -= _RUN_BYTES + len(first_page)
-
-
-def num_shared_tokens(left: bytes, right: bytes) -> int:
-    """How many tokens, packed in 4 bytes each, both begin with."""
-    num_bytes = min(len(left), len(right))
-    difference = int.from_bytes(left[:num_bytes]) ^ int.from_bytes(right[:num_bytes])
-    return (num_bytes - -(-difference.bit_length() // 8)) // 4
+        namespace, _ = place
+        self._num_runs_of[namespace] -= 1
+        if not self._num_runs_of[namespace]:
+            del self._num_runs_of[namespace]

@@ -139,7 +139,8 @@ class TierUse(msgspec.Struct, frozen=True):
 
 
 class CacheDescription(msgspec.Struct, frozen=True, tag=True):
-    """`edges` are the largest of the tree and all above them; `num_left_out` are not among them."""
+    """`edges` are the largest of the tree and all above them; at least `num_left_out` are not among
+    them. `windows` are the owner's, or those of all owners together."""
 
     request_id: str
     page_size: int
@@ -155,6 +156,7 @@ class CacheDescription(msgspec.Struct, frozen=True, tag=True):
     edges: list[CachedEdge] = []
     num_left_out: int = 0
     tiers: list[TierUse] = []
+    windows: tuple[HitWindow, ...] = ()
 
 
 class CacheFlushed(msgspec.Struct, frozen=True, tag=True):

@@ -40,6 +40,7 @@ class Counters:
             pages_locked=pages.locked,
             pages_held=pages.held,
             pages_total=pages.total,
+            pages_pinned=pages.pinned,
             prompt_tokens=self.prompt_tokens,
             cached_tokens=self.cached_tokens,
             computed_prompt_tokens=self.computed_prompt_tokens,

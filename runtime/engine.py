@@ -12,9 +12,10 @@ from itertools import count
 
 from grammar.errors import GrammarError
 from prefix_cache import PrefixCache
+from prefix_cache.evicted_log import EvictedLog
 from runtime.admission import choices_to_answer, find_fault
 from runtime.batch import Executor, RowKey, SampledToken
-from runtime.cache_messages import CacheAnswer, CacheQuery
+from runtime.cache_messages import CacheQuery
 from runtime.cache_questions import CacheQuestions
 from runtime.config import RuntimeConfig
 from runtime.counters import Counters
@@ -34,6 +35,7 @@ from runtime.messages import (
 )
 from runtime.outbox import Outbox
 from runtime.phases import PhaseLog, QueueReason
+from runtime.question_queue import AnswerOrFuture
 from runtime.request import Request, Sequence, SequenceState
 from runtime.sample_planner import SamplePlanner
 from runtime.schedule import Schedule
@@ -59,7 +61,9 @@ class Engine:
         grammar: GrammarBuilder | None,
         clock: Callable[[], int] = time.time_ns,
         tiers: TierSet | None = None,
+        evicted: EvictedLog | None = None,
     ) -> None:
+        """`evicted` is what the cache reports evictions to."""
         self._executor = executor
         self._cache = cache
         self._info = info
@@ -68,7 +72,6 @@ class Engine:
         # A sequence alone must always be able to finish, whatever the model would allow.
         self._max_model_len = min(info.max_model_len, info.num_pages * info.page_size)
         self._counters = Counters()
-        self._questions = CacheQuestions(cache, info)
         self._outbox = Outbox()
         self._requests: dict[RequestKey, Request] = {}
         self._deadlines = Deadlines()
@@ -99,6 +102,9 @@ class Engine:
                 prefill=step_budget.prefill_estimate,
                 clock=clock,
             )
+        self._questions = CacheQuestions(
+            cache, info, evicted=evicted or EvictedLog(), tiers=self._tiers, clock=clock
+        )
         self._scheduler = Scheduler(
             cache,
             limits,
@@ -154,7 +160,7 @@ class Engine:
         """After the last step: what is cached is written to the lower tiers, for a bounded time."""
         self._tiers.close()
 
-    def answer(self, query: CacheQuery) -> CacheAnswer:
+    def answer(self, query: CacheQuery) -> AnswerOrFuture:
         """What a gateway asks about the prefix cache; between two steps only."""
         return self._questions.answer(query)
 
@@ -312,6 +318,7 @@ class Engine:
     def _schedule(self) -> Schedule:
         schedule = self._scheduler.schedule()
         for sequence in schedule.admitted:
+            self._questions.admitted(sequence)
             self._outbox.add_admitted(sequence)
         if schedule.unfit:
             reason = "the request does not fit the KV memory, even alone"

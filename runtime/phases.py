@@ -75,6 +75,13 @@ class PhaseLog:
         }
         self._add(names.SPAN_CACHE_MATCH, start_ns, end_ns, attributes=attributes)
 
+    def missed(self, reason: str) -> None:
+        """Why the match before had no more; says nothing where an event has taken it already."""
+        for phase in reversed(self._ready):
+            if phase.name == names.SPAN_CACHE_MATCH:
+                phase.attributes[names.ATTR_MISS_REASON] = reason
+                return
+
     def fetched(self, start_ns: int, end_ns: int, *, attributes: dict[str, AttributeValue]) -> None:
         """A lower tier was asked for pages, or it was decided not to ask."""
         self._add(names.SPAN_CACHE_FETCH, start_ns, end_ns, attributes=attributes)

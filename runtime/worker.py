@@ -141,6 +141,7 @@ def build_engine(
     source = open_model(config.model)
     from grammar.matcher import Vocabulary
     from prefix_cache import PrefixCache
+    from prefix_cache.evicted_log import EvictedLog
     from runtime.engine import Engine
     from runtime.grammar_builder import GrammarBuilder
     from runtime.model_runner import load_executor
@@ -157,16 +158,19 @@ def build_engine(
         incarnation=info.incarnation,
     )
     tiers = open_tiers(config.tiers, kv, redis_url=take_redis_url(), ring=doorbell.ring)
+    evicted = EvictedLog()
     cache = PrefixCache(
         num_pages=loaded.num_pages,
         page_size=loaded.page_size,
         pin_share=config.pin_share,
         identity_root=tiers.root if tiers is not None else None,
+        observer=evicted,
     )
     vocabulary = Vocabulary(source.text.tokenizer_json, loaded.vocab_size, info.eos_token_ids)
     engine = Engine(
         executor=loaded.executor,
         cache=cache,
+        evicted=evicted,
         info=info,
         config=config,
         grammar=GrammarBuilder(vocabulary, on_ready=doorbell.ring),

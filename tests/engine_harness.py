@@ -7,6 +7,7 @@ import msgspec
 
 from grammar.spec import PreparedConstraint
 from prefix_cache import PrefixCache
+from prefix_cache.evicted_log import EvictedLog
 from runtime.batch import Executor, RowKey
 from runtime.config import RuntimeConfig
 from runtime.engine import Engine
@@ -185,11 +186,13 @@ class EngineDriver:
         tiers: TierSet | None = None,
     ) -> None:
         self.clock = StepClock()
+        evicted = EvictedLog(clock_ns=self.clock)
         self.cache = PrefixCache(
             num_pages=info.num_pages,
             page_size=info.page_size,
             clock_ns=self.clock,
             identity_root=tiers.root if tiers is not None else None,
+            observer=evicted,
         )
         self.answers: dict[tuple[bytes, str, int], Answer] = {}
         self.engine = Engine(
@@ -200,6 +203,7 @@ class EngineDriver:
             grammar=grammar,
             clock=self.clock,
             tiers=tiers,
+            evicted=evicted,
         )
 
     @property

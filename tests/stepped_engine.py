@@ -14,6 +14,7 @@ import zmq
 from grammar.engines import load_engine
 from grammar.matcher import Vocabulary
 from prefix_cache import PrefixCache
+from prefix_cache.evicted_log import EvictedLog
 from runtime import wire
 from runtime.batch import Executor
 from runtime.config import RuntimeConfig
@@ -80,8 +81,12 @@ class SteppedEngine(RemoteEngine):
     ) -> None:
         super().__init__("inproc://stepped", heartbeat_s=3600.0)
         self.clock = ShiftedClock()
+        evicted = EvictedLog(clock_ns=self.clock)
         self.cache = PrefixCache(
-            num_pages=info.num_pages, page_size=info.page_size, clock_ns=self.clock
+            num_pages=info.num_pages,
+            page_size=info.page_size,
+            clock_ns=self.clock,
+            observer=evicted,
         )
         self.submitted: list[Submit] = []
         self.num_steps = 0
@@ -93,6 +98,7 @@ class SteppedEngine(RemoteEngine):
             config=config,
             grammar=self._grammar,
             clock=self.clock,
+            evicted=evicted,
         )
         self._frames = FrameQueues()
         self._doorbell = Doorbell()

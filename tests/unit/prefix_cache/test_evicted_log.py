@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from prefix_cache.evicted_log import EvictedLog, EvictedRun, num_shared_tokens
+from prefix_cache.evicted_log import EvictedLog, EvictedRun
 
 SPACE = b"namespace"
 PARENT = 17
@@ -83,10 +83,3 @@ def test_what_is_found_shares_most_of_all(pages: list[list[int]], wanted: list[i
 
     found = log_of(*pages).find(SPACE, PARENT, packed(*wanted))
     assert (0 if found is None else found.num_shared) == max(map(shared, pages))
-
-
-def test_shared_tokens_are_counted_whole_up_to_the_largest_ids() -> None:
-    assert num_shared_tokens(packed(2**32 - 1, 256), packed(2**32 - 1, 257)) == 1
-    assert num_shared_tokens(packed(1, 2), packed(1, 2, 3)) == 2
-    assert num_shared_tokens(packed(1 << 24), packed(1 << 16)) == 0
-    assert num_shared_tokens(b"", packed(1)) == 0
