@@ -1,10 +1,11 @@
 """From the items of a Responses conversation to the messages of a chat, and shorter forms of it."""
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from gateway.cache_wish import Breakpoint
 from gateway.errors import InvalidRequest
 from gateway.generation import ChatPrompt
 from gateway.schemas.response_items import (
@@ -25,13 +26,16 @@ MAX_INLINE_ITEMS = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """All items, oldest first, and what the template is given beside them."""
+    """All items, oldest first, and what the template is given beside them. `breakpoints` are those
+    of items, by their ids, whose messages are found here."""
 
     items: tuple[Item, ...]
     instructions: str | None = None
     tools: tuple[dict[str, Any], ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
     adds_special: bool = False
+    breakpoints: Mapping[str, tuple[Breakpoint, ...]] = field(default_factory=dict)
+    tool_breakpoints: tuple[Breakpoint, ...] = ()
 
     def prompt(self, num_dropped: int = 0) -> ChatPrompt:
         """Without about that many of the oldest items (shortened()).
@@ -39,7 +43,8 @@ class Conversation:
         Raises: InvalidRequest where nobody said anything.
         """
         items = shortened(self.items, num_dropped)
-        messages = chat_messages(items, instructions=self.instructions)
+        turns = [*_turns(items, instructions=self.instructions)]
+        messages = tuple(message for message, _ in turns)
         if not messages:
             raise InvalidRequest(
                 "Invalid value for 'input': no message is in it.", code="empty_array", param="input"
@@ -49,7 +54,16 @@ class Conversation:
             tools=self.tools,
             options=self.options,
             adds_special=self.adds_special,
+            breakpoints=(*self.tool_breakpoints, *self._placed(turns)),
         )
+
+    def _placed(self, turns: Sequence["_Said"]) -> Iterator[Breakpoint]:
+        """The breakpoints of what is still there, in the messages that it became."""
+        for index, (message, items) in enumerate(turns if self.breakpoints else ()):
+            for point in (one for item in items for one in self.breakpoints.get(item.id, ())):
+                # A single part has become the message's text.
+                part = point.part if isinstance(message.get("content"), list) else None
+                yield replace(point, message=index, part=part)
 
     async def prompt_aside(self, num_dropped: int = 0) -> ChatPrompt:
         """The same, not in the way of the event loop."""
@@ -60,22 +74,29 @@ class Conversation:
 
 def chat_messages(items: Iterable[Item], *, instructions: str | None = None) -> tuple[Message, ...]:
     """What a model said before it was asked again is one message: its thoughts, text and calls."""
-    messages: list[Message] = []
+    return tuple(message for message, _ in _turns(items, instructions=instructions))
+
+
+# A message and the items that it was made of.
+_Said = tuple[Message, Sequence[Item]]
+
+
+def _turns(items: Iterable[Item], *, instructions: str | None) -> Iterator[_Said]:
     if instructions is not None:
-        messages.append({"role": "system", "content": instructions})
+        yield {"role": "system", "content": instructions}, ()
     turn = _Turn()
     for item in items:
         if turn.takes(item):
             continue
-        messages += turn.messages()
+        yield from turn.said()
         turn = _Turn()
         if isinstance(item, CallOutputItem):
-            messages.append(_result(item))
+            yield _result(item), (item,)
         elif isinstance(item, MessageItem) and item.role != "assistant":
-            messages.append({"role": item.role, "content": _content(item.content)})
+            yield {"role": item.role, "content": _content(item.content)}, (item,)
         else:
             turn.takes(item)
-    return (*messages, *turn.messages())
+    yield from turn.said()
 
 
 def max_dropped(items: Sequence[Item]) -> int:
@@ -119,9 +140,16 @@ class _Turn:
         self._thoughts: list[str] = []
         self._content: str | list[Message] | None = None
         self._calls: list[Message] = []
+        self._items: list[Item] = []
 
     def takes(self, item: Item) -> bool:
         """Adds the item, unless something else has to come first."""
+        is_taken = self._add(item)
+        if is_taken:
+            self._items.append(item)
+        return is_taken
+
+    def _add(self, item: Item) -> bool:
         if isinstance(item, CallItem):
             self._calls.append(_call(item))
             return True
@@ -135,10 +163,10 @@ class _Turn:
             return True
         return False
 
-    def messages(self) -> list[Message]:
-        """None for thoughts that led to nothing."""
+    def said(self) -> Iterator[_Said]:
+        """Nothing for thoughts that led to nothing."""
         if self._content is None and not self._calls:
-            return []
+            return
         message: Message = {"role": "assistant"}
         if self._content is not None:
             message["content"] = self._content
@@ -146,7 +174,7 @@ class _Turn:
             message["reasoning_content"] = "".join(self._thoughts)
         if self._calls:
             message["tool_calls"] = self._calls
-        return [message]
+        yield message, self._items
 
 
 def _call(item: CallItem) -> Message:

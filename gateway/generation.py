@@ -10,6 +10,8 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
+from gateway.cache_plan import CachePlan
+from gateway.cache_wish import Breakpoint, CacheWish
 from gateway.schemas.cache_response import CacheExplanation, CacheFlush, CacheState
 from gateway.tools.calls import ToolFragment, ToolRequest
 from gateway.tools.constraint import ToolPlan
@@ -23,7 +25,8 @@ FinishReason = Literal["stop", "length", "tool_calls"]
 class ChatPrompt:
     """Messages in the wire's shape after validation (plain dicts for the template). `tools` are
     those that the template shows, in the shape of chat requests; `options` further variables of the
-    template. With `continues_last` the answer goes on with the last message."""
+    template. With `continues_last` the answer goes on with the last message. `breakpoints` are in
+    the order of the prompt."""
 
     messages: tuple[dict[str, Any], ...]
     tools: tuple[dict[str, Any], ...] = ()
@@ -31,6 +34,7 @@ class ChatPrompt:
     adds_generation_prompt: bool = True
     continues_last: bool = False
     adds_special: bool = False
+    breakpoints: tuple[Breakpoint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +80,11 @@ class GenerationRequest:
     `stop` strings are text; everything about tokens is in `sampling` (its max_tokens is
     settled by prepare()). Of a prompt its last `truncate_prompt_tokens` are kept (None = all, -1 =
     what fits). `bad_words` never appear. `use_cache` False: nothing of it is taken from the cache
-    or left there. Deadlines are wall-clock ns, 0 = none. `constraint_param` is the
-    request's field that the constraint came from, for errors. The generator appends each phase
-    to `phase_log` as it becomes known, so that a request has its trace however it ends; to
-    `retry_log` the number of tokens that were thrown away, for each retry of a checked answer.
+    or left there; what else it says of the cache is in `cache`. Deadlines are wall-clock ns, 0 =
+    none. `constraint_param` is the request's field that the constraint came from, for errors. The
+    generator appends each phase to `phase_log` as it becomes known, so that a request has its trace
+    however it ends; to `retry_log` the number of tokens that were thrown away, for each retry of a
+    checked answer.
     """
 
     request_id: str
@@ -93,6 +98,7 @@ class GenerationRequest:
     text: TextOptions = TextOptions()
     truncate_prompt_tokens: int | None = None
     use_cache: bool = True
+    cache: CacheWish = CacheWish()
     constraint: ConstraintSpec | None = None
     constraint_param: str = "response_format"
     tools: ToolRequest | None = None
@@ -111,8 +117,8 @@ class PreparedGeneration:
     """A request that can be run: rendered, tokenized, checked, its constraint prepared. `sampling`
     is the request's with what is found out about tokens. `ignored` names parameters that this
     request gave and that have no effect on it. `compile_s` is None where the constraint was known.
-    `reasoning` has what may come before an answer, for each prompt; `tools` how calls are told from
-    its text."""
+    `reasoning` has what may come before an answer, for each prompt, `cache` what the cache is asked
+    for; `tools` how calls are told from its text."""
 
     request: GenerationRequest
     prompt_token_ids: tuple[tuple[int, ...], ...]
@@ -123,6 +129,7 @@ class PreparedGeneration:
     reasoning: tuple[Reasoning | None, ...] = ()
     compile_s: float | None = None
     ignored: tuple[str, ...] = ()
+    cache: tuple[CachePlan, ...] = ()
 
     @property
     def is_checked(self) -> bool:
@@ -149,6 +156,10 @@ class PreparedGeneration:
         if self.constraint is None or not self.reasoning:
             return self.constraint
         return msgspec.structs.replace(self.constraint, reasoning=self.reasoning[prompt_index])
+
+    def cache_of(self, prompt_index: int) -> CachePlan:
+        """Without a plan: what the request says, and no hints."""
+        return self.cache[prompt_index] if self.cache else CachePlan(self.request.use_cache)
 
     @property
     def num_prompt_tokens(self) -> int:
@@ -219,14 +230,16 @@ class ChoiceFinished:
 @dataclass(frozen=True, slots=True)
 class Usage:
     """Prompt tokens are counted once per prompt, whatever the number of choices; cached tokens
-    likewise (those of the prompt's first choice); completion tokens over all choices, reasoning
-    tokens among them. Tokens of answers that were thrown away are in `retried_tokens` only."""
+    likewise (those of the prompt's first choice), and those that were computed for it and left in
+    the cache (`written_tokens`); completion tokens over all choices, reasoning tokens among them.
+    Tokens of answers that were thrown away are in `retried_tokens` only."""
 
     prompt_tokens: int
     completion_tokens: int
     cached_tokens: int
     retried_tokens: int = 0
     reasoning_tokens: int = 0
+    written_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,7 @@ class _ChoiceRun:
         self.text = text
         self.texts: list[str] = []
         self.cached_tokens: int | None = None
+        self.written_tokens: int | None = None
         self.is_admitted = False
         self.is_finished = False
         self._phase_since_ns = submitted_ns
@@ -64,8 +65,10 @@ class _ChoiceRun:
             self._note_match(phase)
         if event.token_ids and not event.phases and not self.text.num_tokens:
             self._phase_since_ns = now_ns
-        if event.usage is not None and self.cached_tokens is None:
-            self.cached_tokens = event.usage.cached_tokens
+        if event.usage is not None:
+            self.written_tokens = event.usage.written_tokens
+            if self.cached_tokens is None:
+                self.cached_tokens = event.usage.cached_tokens
 
     def _note_match(self, phase: Phase) -> None:
         """The first match counts; one after a preemption finds the choice's own pages."""
@@ -114,6 +117,17 @@ class _PromptRun:
             if not choice.is_finished:
                 return False
         return True
+
+    @property
+    def num_cached(self) -> int:
+        """Its first choice's, as the others find what that one computed."""
+        return self.choices[0].cached_tokens or 0
+
+    @property
+    def num_written(self) -> int:
+        """What the runtime says, or would have if it had not been told to stop before."""
+        told = self.choices[0].written_tokens
+        return self.submit.num_written(self.num_cached) if told is None else told
 
     async def close(self) -> None:
         # The engine's iterators are asynchronous generators or have at least their method.
@@ -228,6 +242,7 @@ class GenerationRun:
 
     def _submit_of(self, index: int) -> Submit:
         request = self._prepared.request
+        plan = self._prepared.cache_of(index)
         is_single = len(self._prepared.prompt_token_ids) == 1
         trace = None
         if request.traceparent is not None:
@@ -244,7 +259,8 @@ class GenerationRun:
             constraint=self._prepared.constraint_of(index),
             namespace=request.namespace,
             tenant=request.tenant,
-            use_cache=request.use_cache,
+            use_cache=plan.is_used,
+            cache=plan.hints,
             num_prompt_logprobs=(request.sampling.num_logprobs if wants_scores(request) else None),
             queue_deadline_ns=request.queue_deadline_ns,
             deadline_ns=request.deadline_ns,
@@ -347,7 +363,8 @@ class GenerationRun:
         usage = Usage(
             prompt_tokens=self._prepared.num_prompt_tokens,
             completion_tokens=sum(choice.text.num_tokens for choice in choices),
-            cached_tokens=sum(prompt.choices[0].cached_tokens or 0 for prompt in self._prompts),
+            cached_tokens=sum(prompt.num_cached for prompt in self._prompts),
+            written_tokens=sum(prompt.num_written for prompt in self._prompts),
             retried_tokens=sum(self._prepared.request.retry_log),
             reasoning_tokens=sum(choice.text.num_reasoning_tokens for choice in choices),
         )

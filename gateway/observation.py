@@ -199,6 +199,7 @@ class Observation:
             finish_reasons=[self._finish_reasons[i] for i in sorted(self._finish_reasons)],
             prompt_tokens=usage.prompt_tokens if usage else None,
             cached_tokens=usage.cached_tokens if usage else None,
+            written_tokens=usage.written_tokens if usage else None,
             completion_tokens=usage.completion_tokens if usage else None,
             error=error,
         )
@@ -206,6 +207,7 @@ class Observation:
             self._metrics.count_tokens(
                 prompt=usage.prompt_tokens,
                 cached=usage.cached_tokens,
+                written=usage.written_tokens,
                 completion=usage.completion_tokens,
             )
 

@@ -130,7 +130,8 @@ PARAMETERS: tuple[Parameter, ...] = (
         "top_k min_p repetition_penalty repeat_penalty min_tokens ignore_eos stop_token_ids "
         "cache_salt extra_key allowed_token_ids bad_words include_stop_str_in_output "
         "no_stop_trim skip_special_tokens add_special_tokens return_tokens_as_token_ids "
-        "cache_prompt request_id rid",
+        "cache_prompt prompt_cache_key prompt_cache_options prompt_cache_options.mode "
+        "prompt_cache_options.ttl prompt_cache_retention request_id rid",
     ),
     *_implemented(_BOTH, "return_token_ids truncate_prompt_tokens"),
     *_ignored(_ALL, "user safety_identifier", "Users are told apart by API key."),
@@ -145,17 +146,13 @@ PARAMETERS: tuple[Parameter, ...] = (
         _CHAT,
         "messages max_completion_tokens top_logprobs modalities tools tools.function.strict "
         "tool_choice parallel_tool_calls reasoning_effort chat_template_kwargs "
-        "add_generation_prompt continue_final_message include_reasoning separate_reasoning",
+        "add_generation_prompt continue_final_message include_reasoning separate_reasoning "
+        "messages.content.prompt_cache_breakpoint messages.content.cache_control "
+        "messages.cache_control tools.cache_control",
     ),
     *_ignored(_CHAT, "metadata service_tier", "Echoed in the answer."),
     *_ignored(_CHAT, "store", "Answers are not kept."),
     *_ignored(_CHAT, "verbosity prediction", "The model has no such control."),
-    *_ignored(
-        _CHAT,
-        "prompt_cache_key prompt_cache_options prompt_cache_retention "
-        "messages.content.prompt_cache_breakpoint",
-        "Every prompt is cached, to the token.",
-    ),
     *_refused(_CHAT, "audio messages.audio", _NO_AUDIO),
     *_refused(_CHAT, "moderation", "There is no moderation; it must not seem as if there were."),
     *_refused(_CHAT, "web_search_options", "There is no web search."),
@@ -225,7 +222,9 @@ PARAMETERS: tuple[Parameter, ...] = (
         _RESPONSES,
         "input instructions max_output_tokens tools tools.strict tool_choice parallel_tool_calls "
         "text text.format reasoning reasoning.effort include top_logprobs truncation store "
-        "previous_response_id chat_template_kwargs",
+        "previous_response_id chat_template_kwargs input.content.prompt_cache_breakpoint "
+        "input.content.cache_control input.output.prompt_cache_breakpoint "
+        "input.output.cache_control input.cache_control tools.cache_control",
     ),
     *_ignored(_RESPONSES, "metadata service_tier", "Echoed in the answer."),
     *_ignored(_RESPONSES, "max_tool_calls", "It counts built-in tools, and there are none."),
@@ -235,12 +234,6 @@ PARAMETERS: tuple[Parameter, ...] = (
         "reasoning.summary reasoning.generate_summary reasoning.context reasoning.mode "
         "separate_reasoning include_reasoning",
         "What the model thinks is an item of its own, as it is.",
-    ),
-    *_ignored(
-        _RESPONSES,
-        "prompt_cache_key prompt_cache_options prompt_cache_retention "
-        "input.content.prompt_cache_breakpoint",
-        "Every prompt is cached, to the token.",
     ),
     *_ignored(
         _RESPONSES,

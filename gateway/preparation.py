@@ -8,10 +8,12 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
+from functools import partial
 
 import msgspec
 
 from gateway.bad_words import bad_word_tokens
+from gateway.cache_plan import NO_CUT, CachedPrompt, CachePlan, plan_cache
 from gateway.chat_template import ChatTemplate
 from gateway.constraint_checker import ConstraintChecker
 from gateway.engine_faults import RETRY_AFTER_S
@@ -30,6 +32,7 @@ from gateway.generation import (
     TextPrompt,
     TokenizedPrompt,
 )
+from gateway.kept_thoughts import ThoughtCuts
 from gateway.prompt_encoding import PromptEncoder, PromptLimits, check_ids
 from gateway.prompt_positions import PromptMap
 from gateway.reasoning import Markers
@@ -46,6 +49,8 @@ from telemetry import names
 
 # The search keeps an object per character of the stop strings.
 MAX_STOP_CHARS = 8_192
+# Of a prompt with breakpoints: some milliseconds of the loop.
+MAX_INLINE_POSITIONS = 4_096
 
 
 class Preparation:
@@ -67,6 +72,11 @@ class Preparation:
         self._template = template
         self._probe = probe
         self._markers = markers
+        self._cuts = (
+            None
+            if markers is None or template is None
+            else ThoughtCuts(template, markers, tokenizer)
+        )
         self._dialect = HERMES if template is None else template.dialect
         self._clock = clock
 
@@ -102,6 +112,7 @@ class Preparation:
             prompts = await self._encoder.encode(request.prompts, limits)
             sampling = self._sampling(request)
             attributes[names.ATTR_TOKENS] = sum(len(ids) for ids in prompts)
+        plans = await self._plan_cache(request, prompts)
         max_tokens = tuple(_settle_max_tokens(request, len(ids), limit=limit) for ids in prompts)
         prepared = PreparedGeneration(
             request=request,
@@ -109,7 +120,8 @@ class Preparation:
             sampling=sampling,
             max_tokens=max_tokens,
             reasoning=self._reasoning(request, prompts),
-            ignored=self._ignored(request),
+            ignored=(*self._ignored(request), *(name for plan in plans for name in plan.ignored)),
+            cache=plans,
         )
         if request.tools is not None:
             plan = await self._plan_tools(request, request.tools)
@@ -120,6 +132,38 @@ class Preparation:
             compile_s = None if report.cached else report.compile_ms / 1e3
             return replace(prepared, constraint=report.prepared, compile_s=compile_s)
         return prepared
+
+    async def _plan_cache(
+        self, request: GenerationRequest, prompts: Sequence[tuple[int, ...]]
+    ) -> tuple[CachePlan, ...]:
+        plans = []
+        for index, (prompt, token_ids) in enumerate(zip(request.prompts, prompts, strict=True)):
+            cached = CachedPrompt(len(token_ids), index=index)
+            if isinstance(prompt, ChatPrompt):
+                cached = await self._cached_chat(request, prompt, token_ids)
+            # To ask for the ends of messages may take as long as to render them.
+            is_long = cached.positions is not None and len(token_ids) > MAX_INLINE_POSITIONS
+            plan = partial(plan_cache, request.cache, cached, use_cache=request.use_cache)
+            plans.append(await asyncio.to_thread(plan) if is_long else plan())
+        return tuple(plans)
+
+    async def _cached_chat(
+        self, request: GenerationRequest, prompt: ChatPrompt, token_ids: Sequence[int]
+    ) -> CachedPrompt:
+        positions = None
+        if prompt.breakpoints and request.use_cache:
+            positions = await self._encoder.locate(prompt, token_ids)
+        cut = NO_CUT
+        if self._cuts is not None:
+            is_split = self._splits_reasoning(request)
+            cut = self._cuts.of(prompt, token_ids, options=request.text, is_split=is_split)
+        return CachedPrompt(
+            len(token_ids),
+            messages=prompt.messages,
+            breakpoints=prompt.breakpoints,
+            positions=positions,
+            cut=cut,
+        )
 
     async def _plan_tools(self, request: GenerationRequest, tools: ToolRequest) -> ToolPlan:
         for tool in tools.tools:
@@ -207,10 +251,11 @@ class Preparation:
     ) -> tuple[Reasoning | None, ...]:
         """Of free answers only those to a conversation are told apart from what comes before."""
         markers, tokenizer = self._markers, self._tokenizer
-        is_free = request.constraint is None and request.tools is None
-        if markers is None or (is_free and not request.text.splits_reasoning):
+        if markers is None or not self._splits_reasoning(request):
             return ()
-        if is_free and not any(isinstance(prompt, ChatPrompt) for prompt in request.prompts):
+        if _is_free(request) and not any(
+            isinstance(prompt, ChatPrompt) for prompt in request.prompts
+        ):
             return ()
         return tuple(
             markers.after_chat(token_ids, tokenizer)
@@ -218,6 +263,10 @@ class Preparation:
             else markers.after_text(token_ids)
             for prompt, token_ids in zip(request.prompts, prompts, strict=True)
         )
+
+    def _splits_reasoning(self, request: GenerationRequest) -> bool:
+        """What is held to a constraint begins behind the thoughts."""
+        return request.text.splits_reasoning or not _is_free(request)
 
     async def _prepare_constraint(
         self, request: GenerationRequest, spec: ConstraintSpec
@@ -250,6 +299,10 @@ class Preparation:
             first = UnsupportedConstraint(gaps[0].reason, pointer=gaps[0].pointer)
             raise _refused_constraint(spec, first, param=param)
         return report
+
+
+def _is_free(request: GenerationRequest) -> bool:
+    return request.constraint is None and request.tools is None
 
 
 def _check_stops(stops: Sequence[str]) -> None:

@@ -4,13 +4,15 @@ import secrets
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
 from starlette.requests import Request
 
+from gateway.accounts import Account
 from gateway.answer import Answer, Call, KeepAlive
 from gateway.body_reader import BodyReader
+from gateway.cache_wish import CacheWish
 from gateway.constraint_request import ConstraintRequest
 from gateway.errors import InvalidRequest
 from gateway.generation import (
@@ -39,6 +41,7 @@ from prefix_cache.identity import tenant_salt
 from telemetry import names
 
 _NS = 1_000_000_000
+_MIB = 1024 * 1024
 Operation = Literal["chat", "text_completion", "response"]
 _ID_PREFIXES: dict[Operation, str] = {
     "chat": "chatcmpl-",
@@ -70,6 +73,7 @@ class Wanted:
     service_tier: str | None = None
     metadata: dict[str, str] | None = None
     has_default_limit: bool = False
+    cache: CacheWish = CacheWish()
     answer_token: str = field(default_factory=lambda: secrets.token_hex(16))
 
     @property
@@ -257,15 +261,26 @@ class Serving:
             text=wanted.text,
             truncate_prompt_tokens=fields.truncate_prompt_tokens,
             use_cache=fields.cache_prompt is not False,
+            cache=self._cache_wish(wanted, context.account),
             tools=wanted.tools,
             constraint=self._constraint(wanted),
             constraint_param="" if wanted.constraint is None else wanted.constraint.param,
-            namespace=tenant_salt(self._secret, context.tenant, cache_salt(fields)),
+            namespace=tenant_salt(self._secret, context.account.cache_owner, cache_salt(fields)),
             tenant=context.tenant,
             queue_deadline_ns=_deadline(now, self._settings.queue_timeout_s),
             deadline_ns=_deadline(now, self._settings.request_timeout_s),
             traceparent=trace.traceparent,
             tracestate=trace.tracestate,
+        )
+
+    def _cache_wish(self, wanted: Wanted, account: Account) -> CacheWish:
+        """With whose cache it is, and for how long anything is kept there."""
+        settings, quota_mb = self._settings, account.limits.cache_quota_mb
+        return replace(
+            wanted.cache,
+            owner=account.cache_owner,
+            quota_bytes=None if quota_mb is None else quota_mb * _MIB,
+            max_ttl_s=settings.cache_max_ttl_s if settings.cache_pin_share else 0.0,
         )
 
     def _constraint(self, wanted: Wanted) -> ConstraintSpec | None:
@@ -312,6 +327,7 @@ def _describe(
             names.GEN_AI_REQUEST_CHOICES: wanted.num_choices if wanted.num_choices > 1 else None,
             names.GEN_AI_REQUEST_STREAM: wanted.is_stream,
             names.GEN_AI_OUTPUT_TYPE: _output_type(request.constraint),
+            names.ATTR_CACHE_KEY: request.cache.key or None,
             names.GEN_AI_RESPONSE_ID: request.request_id,
             names.GEN_AI_RESPONSE_MODEL: response_model,
         },

@@ -122,6 +122,11 @@ class Metrics:
             "Prompt tokens whose computation was found in the cache.",
             registry=self._registry,
         )
+        self._written_tokens = Counter(
+            names.METRIC_CACHE_WRITTEN_TOKENS,
+            "Prompt tokens that were computed and left in the cache.",
+            registry=self._registry,
+        )
         self._generated_tokens = Counter(
             names.METRIC_GENERATED_TOKENS,
             "Tokens generated for answers.",
@@ -197,9 +202,10 @@ class Metrics:
         """A delta's gaps, as timing.StreamTimer.observe() gives them."""
         self._inter_token.observe(seconds, num_tokens)
 
-    def count_tokens(self, *, prompt: int, cached: int, completion: int) -> None:
+    def count_tokens(self, *, prompt: int, cached: int, written: int, completion: int) -> None:
         self._prompt_tokens.inc(prompt)
         self._cached_tokens.inc(cached)
+        self._written_tokens.inc(written)
         self._generated_tokens.inc(completion)
 
     def set_engine_source(self, read: ReadStats) -> None:

@@ -141,6 +141,7 @@ class RequestTrace:
         finish_reasons: Sequence[str] = (),
         prompt_tokens: int | None = None,
         cached_tokens: int | None = None,
+        written_tokens: int | None = None,
         completion_tokens: int | None = None,
         error: str | None = None,
     ) -> None:
@@ -153,7 +154,10 @@ class RequestTrace:
             return
         end_ns = self._clock()
         error_type = None if outcome == "ok" else error or outcome
-        usage = _usage(prompt_tokens, cached_tokens, completion_tokens)
+        usage = {
+            **_usage(prompt_tokens, cached_tokens, completion_tokens),
+            names.GEN_AI_USAGE_CACHE_CREATION: written_tokens,
+        }
         try:
             self._make_phase_spans()
             self._complete_inner(

@@ -246,6 +246,7 @@ class FakeTokenEngine:
                 prompt_tokens=num_prompt,
                 cached_tokens=min(self.cached_tokens, num_prompt - 1),
                 completion_tokens=num_tokens,
+                written_tokens=request.num_written(min(self.cached_tokens, num_prompt - 1)),
             ),
         )
         return [*events, final]

@@ -12,6 +12,7 @@ from gateway.generation import TextOptions
 from gateway.parameter_table import Endpoint
 from gateway.parameters import ParameterRules
 from gateway.sampling import text_options, token_limit
+from gateway.schemas.caching import cache_wish
 from gateway.schemas.chat_request import ChatCompletionRequest
 from gateway.schemas.chat_response import ChatPresenter
 from gateway.schemas.conversation import chat_prompt
@@ -55,6 +56,7 @@ def wanted_chat(body: dict[str, Any], ignored: tuple[str, ...]) -> Wanted:
         ignored=ignored,
         text=_text_options(fields),
         tools=chosen.request,
+        cache=cache_wish(fields),
         service_tier=fields.service_tier and "default",
         metadata=fields.metadata,
     )

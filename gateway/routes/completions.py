@@ -11,6 +11,7 @@ from gateway.errors import InvalidRequest
 from gateway.parameter_table import Endpoint
 from gateway.parameters import ParameterRules
 from gateway.sampling import text_options, token_limit
+from gateway.schemas.caching import cache_wish
 from gateway.schemas.completion_request import DEFAULT_MAX_TOKENS, MAX_PROMPTS, CompletionRequest
 from gateway.schemas.completion_response import CompletionPresenter
 from gateway.serving import Serving, Wanted
@@ -49,6 +50,7 @@ def wanted_completion(body: dict[str, Any], ignored: tuple[str, ...]) -> Wanted:
         ignored=ignored,
         text=text_options(fields, echoes=bool(fields.echo)),
         has_default_limit=is_silent,
+        cache=cache_wish(fields),
     )
     if wanted.num_choices > MAX_TOTAL_CHOICES:
         raise InvalidRequest(

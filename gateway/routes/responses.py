@@ -24,8 +24,10 @@ from gateway.request_context import request_context
 from gateway.response_history import ResponseHistory
 from gateway.response_store import ResponseStore, StoredResponse
 from gateway.sampling import text_options, token_limit
+from gateway.schemas.caching import cache_wish
+from gateway.schemas.conversation import tool_breakpoints
 from gateway.schemas.response_items import RESPONSE_PREFIX, Item
-from gateway.schemas.responses_input import ItemReference, input_entries
+from gateway.schemas.responses_input import ItemReference, input_breakpoints, input_entries
 from gateway.schemas.responses_presenter import ResponsesPresenter
 from gateway.schemas.responses_request import ResponsesRequest, chosen_tools
 from gateway.schemas.responses_response import (
@@ -204,6 +206,8 @@ def wanted_response(body: dict[str, Any], ignored: tuple[str, ...]) -> Responses
         tools=chosen.shown,
         options=template_options(fields.chat_template_kwargs, reasoning_effort=effort),
         adds_special=bool(fields.add_special_tokens),
+        breakpoints=input_breakpoints(fields.input, entries),
+        tool_breakpoints=tool_breakpoints(fields.tools or ()),
     )
     is_whole = len(items) == len(entries) and fields.previous_response_id is None
     limits = {"max_output_tokens": fields.max_output_tokens}
@@ -217,6 +221,7 @@ def wanted_response(body: dict[str, Any], ignored: tuple[str, ...]) -> Responses
         ignored=(*ignored, *fields.ignored_includes),
         text=text_options(fields),
         tools=chosen.request,
+        cache=cache_wish(fields),
         answer_token=token,
         request=fields,
         entries=entries,

@@ -2,6 +2,7 @@
 
 from pydantic import Field, model_validator
 
+from gateway.schemas.caching import CachingFields
 from gateway.schemas.constraints import ConstraintFields
 from gateway.schemas.conversation import ConversationFields
 from gateway.schemas.fields import INT64_MAX, Metadata, SamplingFields, refusal
@@ -10,7 +11,7 @@ from gateway.schemas.messages import Message
 MAX_TOP_LOGPROBS = 20
 
 
-class ChatCompletionRequest(ConversationFields, ConstraintFields, SamplingFields):
+class ChatCompletionRequest(ConversationFields, ConstraintFields, CachingFields, SamplingFields):
     """`max_completion_tokens` wins over `max_tokens`, and that over `n_predict`."""
 
     messages: list[Message] = Field(min_length=1, fail_fast=True)

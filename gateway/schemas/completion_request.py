@@ -7,6 +7,7 @@ from pydantic import Field, WithJsonSchema, field_validator, model_validator
 
 from gateway.errors import InvalidRequest
 from gateway.generation import TextPrompt
+from gateway.schemas.caching import CachingFields
 from gateway.schemas.constraints import ConstraintFields
 from gateway.schemas.fields import INT64_MAX, SamplingFields, refusal
 
@@ -25,7 +26,7 @@ PROMPT_SCHEMA: dict[str, Any] = {
 }
 
 
-class CompletionRequest(ConstraintFields, SamplingFields):
+class CompletionRequest(ConstraintFields, CachingFields, SamplingFields):
     """`prompt` null or absent is the empty text: the model starts from its first token."""
 
     prompt: Annotated[Any, WithJsonSchema(PROMPT_SCHEMA)] = None

@@ -1,12 +1,14 @@
 """The fields of a request that make up a conversation for the model's chat template, and the prompt
 that they are. Chat takes them to answer it, the tokenize route to count it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 from pydantic import model_validator
 
+from gateway.cache_wish import Breakpoint
 from gateway.generation import ChatPrompt
+from gateway.schemas.caching import Controlled, breakpoints_of
 from gateway.schemas.fields import refusal
 from gateway.schemas.messages import Message
 from gateway.schemas.tools import ToolFields
@@ -56,4 +58,18 @@ def chat_prompt(
         adds_generation_prompt=not continues_last if adds_prompt is None else adds_prompt,
         continues_last=continues_last,
         adds_special=adds_special,
+        breakpoints=(*tool_breakpoints(fields.tools or ()), *_message_breakpoints(messages)),
     )
+
+
+def tool_breakpoints(tools: Sequence[Controlled]) -> tuple[Breakpoint, ...]:
+    return tuple(point for tool in tools for point in breakpoints_of(tool, "tools"))
+
+
+def _message_breakpoints(messages: Sequence[Message]) -> Iterator[Breakpoint]:
+    """In the order of the prompt."""
+    for index, message in enumerate(messages):
+        parts = message.content if isinstance(message.content, list) else ()
+        for number, part in enumerate(parts):
+            yield from breakpoints_of(part, "messages.content", message=index, part=number)
+        yield from breakpoints_of(message, "messages", message=index)

@@ -5,13 +5,14 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Discriminator, Field, Tag, WithJsonSchema, model_validator
 from pydantic.config import JsonDict, JsonValue
 
+from gateway.schemas.caching import Controlled, ControlledPart
 from gateway.schemas.fields import LIST_BRANCH, TEXT_BRANCH, WireModel, refusal, text_or_list
 
 OBJECT_BRANCH = "<object>"
 Role = Literal["system", "developer", "user", "assistant", "tool", "function"]
 
 
-class ContentPart(WireModel):
+class ContentPart(ControlledPart):
     """A piece of text; `refusal` is one that an assistant message of an earlier turn may hold."""
 
     type: Literal["text", "refusal"]
@@ -75,7 +76,7 @@ _WHOLE_MESSAGES: list[JsonValue] = [
 ]
 
 
-class Message(WireModel):
+class Message(Controlled):
     """One message. Unknown keys are left out; null counts as absent."""
 
     model_config = ConfigDict(json_schema_extra={"anyOf": _WHOLE_MESSAGES})
@@ -112,5 +113,5 @@ class Message(WireModel):
         return bool(self.tool_calls) or any(part is not None for part in said)
 
     def as_dict(self) -> dict[str, Any]:
-        """The wire's shape without what is absent, for the template."""
+        """The wire's shape without what is absent, or is for the cache: for the template."""
         return self.model_dump(exclude_none=True)

@@ -10,6 +10,8 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
+from gateway.cache_wish import Breakpoint
+from gateway.schemas.caching import Controlled, ControlledPart, breakpoints_of
 from gateway.schemas.fields import LIST_BRANCH, TEXT_BRANCH, WireModel, refusal, text_or_list
 from gateway.schemas.messages import Arguments
 from gateway.schemas.response_items import (
@@ -42,7 +44,7 @@ _MEDIA = frozenset({"input_image", "input_file", "input_audio", "image_url", "fi
 ItemId = Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARS)]
 
 
-class Part(WireModel):
+class Part(ControlledPart):
     """A piece of text, whichever side wrote it."""
 
     type: str
@@ -74,7 +76,7 @@ Texts = Annotated[
 ]
 
 
-class InputMessage(WireModel):
+class InputMessage(Controlled):
     """With or without `type` and `status`: typed by hand, or what an earlier response said."""
 
     id: ItemId | None = None
@@ -118,7 +120,7 @@ class InputCall(WireModel):
         )
 
 
-class InputCallOutput(WireModel):
+class InputCallOutput(Controlled):
     id: ItemId | None = None
     call_id: ItemId
     output: Texts
@@ -208,6 +210,31 @@ def input_entries(
         taken.add(item.id)
         entries.append(item)
     return tuple(entries)
+
+
+def input_breakpoints(
+    given: str | Sequence[InputItem], entries: Sequence[Item | ItemReference]
+) -> dict[str, tuple[Breakpoint, ...]]:
+    """Those of each item that has any, by its id; of which message they are is not known yet."""
+    if isinstance(given, str):
+        return {}
+    found = {}
+    for one, entry in zip(given, entries, strict=True):
+        if isinstance(one, InputMessage):
+            texts, name = one.content, "input.content"
+        elif isinstance(one, InputCallOutput):
+            texts, name = one.output, "input.output"
+        else:
+            continue
+        points = [
+            point
+            for index, part in enumerate(texts if isinstance(texts, list) else ())
+            for point in breakpoints_of(part, name, part=index)
+        ]
+        points += breakpoints_of(one, "input")
+        if points:
+            found[entry.id] = tuple(points)
+    return found
 
 
 def _part(part: "str | Part", *, is_answer: bool) -> MessagePart:

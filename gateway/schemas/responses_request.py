@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
+from gateway.schemas.caching import CachingFields, Controlled
 from gateway.schemas.chat_request import MAX_TOP_LOGPROBS
 from gateway.schemas.constraints import ConstraintFields
 from gateway.schemas.conversation import ReasoningEffort
@@ -39,7 +40,7 @@ Input = Annotated[
 ]
 
 
-class FlatTool(FunctionOnly):
+class FlatTool(FunctionOnly, Controlled):
     """A function, its parts beside `type` and not below it as in chat."""
 
     name: str = Field(pattern=NAME_PATTERN)
@@ -76,7 +77,7 @@ class ReasoningConfig(WireModel):
     effort: ReasoningEffort | None = None
 
 
-class ResponsesRequest(ConstraintFields, SamplingFields):
+class ResponsesRequest(ConstraintFields, CachingFields, SamplingFields):
     """Sampling and constraints under the names of other servers are as in chat."""
 
     input: Input

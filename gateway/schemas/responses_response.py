@@ -15,10 +15,8 @@ Status = Literal["in_progress", "completed", "incomplete", "failed"]
 
 
 class InputTokensDetails(msgspec.Struct, frozen=True):
-    """Nothing is charged for what enters the cache, so that no token counts as written to it."""
-
     cached_tokens: int
-    cache_write_tokens: int = 0
+    cache_write_tokens: int
 
 
 class OutputTokensDetails(msgspec.Struct, frozen=True):
@@ -39,7 +37,9 @@ class ResponseUsage(msgspec.Struct, frozen=True):
     def of(cls, usage: Usage) -> "ResponseUsage":
         return cls(
             input_tokens=usage.prompt_tokens,
-            input_tokens_details=InputTokensDetails(cached_tokens=usage.cached_tokens),
+            input_tokens_details=InputTokensDetails(
+                cached_tokens=usage.cached_tokens, cache_write_tokens=usage.written_tokens
+            ),
             output_tokens=usage.completion_tokens,
             output_tokens_details=OutputTokensDetails(
                 reasoning_tokens=usage.reasoning_tokens,

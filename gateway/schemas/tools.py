@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import Discriminator, Field, Tag, WithJsonSchema, model_validator
 
+from gateway.schemas.caching import Controlled
 from gateway.schemas.fields import TEXT_BRANCH, WireModel, refusal
 from gateway.schemas.messages import OBJECT_BRANCH
 from gateway.tools.request import (
@@ -47,7 +48,7 @@ class FunctionOnly(WireModel):
         return value
 
 
-class ToolDefinition(FunctionOnly):
+class ToolDefinition(FunctionOnly, Controlled):
     """A tool as chat has it."""
 
     function: FunctionDefinition

@@ -7,6 +7,7 @@ from gateway.generation import Usage
 
 class PromptTokensDetails(msgspec.Struct, frozen=True):
     cached_tokens: int
+    cache_write_tokens: int
     audio_tokens: int = 0
 
 
@@ -21,7 +22,7 @@ class CompletionTokensDetails(msgspec.Struct, frozen=True):
 
 
 class UsageBody(msgspec.Struct, frozen=True):
-    """Cached tokens are always present, 0 when nothing was reused."""
+    """What was found in the cache and what was left there is always said, 0 where it is nothing."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -35,7 +36,9 @@ class UsageBody(msgspec.Struct, frozen=True):
             prompt_tokens=usage.prompt_tokens,
             completion_tokens=usage.completion_tokens,
             total_tokens=usage.prompt_tokens + usage.completion_tokens,
-            prompt_tokens_details=PromptTokensDetails(cached_tokens=usage.cached_tokens),
+            prompt_tokens_details=PromptTokensDetails(
+                cached_tokens=usage.cached_tokens, cache_write_tokens=usage.written_tokens
+            ),
             completion_tokens_details=CompletionTokensDetails(
                 reasoning_tokens=usage.reasoning_tokens,
                 retried_tokens=usage.retried_tokens or msgspec.UNSET,

@@ -143,6 +143,7 @@ async def test_metrics_count_requests_tokens_and_times() -> None:
     assert response.headers["content-type"].startswith("text/plain")
     assert "radixgate_prompt_tokens_total 23.0" in lines
     assert "radixgate_cached_tokens_total 6.0" in lines
+    assert "radixgate_cache_written_tokens_total 17.0" in lines
     assert "radixgate_generated_tokens_total 42.0" in lines
     assert "radixgate_time_to_first_token_seconds_count 2.0" in lines
     # 14 tokens of a choice have 13 gaps, and there are three choices.

@@ -24,6 +24,26 @@ TAGS = {
     "triggers": ["<f"],
 }
 TOOL = {"type": "function", "function": {"name": "f", "strict": True}}
+EXPLICIT, EPHEMERAL = {"mode": "explicit"}, {"type": "ephemeral", "ttl": "1h"}
+
+
+def marked_chat(**marks: Any) -> dict[str, Any]:
+    """A message, a part of which has them."""
+    return {"messages": [{"role": "user", "content": [{"type": "text", "text": "hi", **marks}]}]}
+
+
+def marked_input(**marks: Any) -> dict[str, Any]:
+    part = {"type": "input_text", "text": "hi", **marks}
+    return {"input": [{"role": "user", "content": [part]}]}
+
+
+def marked_output(**marks: Any) -> dict[str, Any]:
+    """A call and its result, a part of which has them."""
+    call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
+    part = {"type": "input_text", "text": "hi", **marks}
+    return {"input": [call, {"type": "function_call_output", "call_id": "c", "output": [part]}]}
+
+
 # A template that has a use for every variable of a request.
 THINKING = CHATML + "{% if enable_thinking %}{% endif %}"
 # A value for each implemented row; the request it makes must succeed.
@@ -95,6 +115,20 @@ VALUES: dict[str, dict[str, Any]] = {
     "return_tokens_as_token_ids": {"return_tokens_as_token_ids": True},
     "truncate_prompt_tokens": {"truncate_prompt_tokens": 1},
     "cache_prompt": {"cache_prompt": False},
+    "prompt_cache_key": {"prompt_cache_key": "mine"},
+    "prompt_cache_options": {"prompt_cache_options": {"mode": "implicit"}},
+    "prompt_cache_options.mode": {"prompt_cache_options": {"mode": "explicit"}},
+    "prompt_cache_options.ttl": {"prompt_cache_options": {"ttl": "30m"}},
+    "prompt_cache_retention": {"prompt_cache_retention": "24h"},
+    "messages.content.prompt_cache_breakpoint": marked_chat(prompt_cache_breakpoint=EXPLICIT),
+    "messages.content.cache_control": marked_chat(cache_control=EPHEMERAL),
+    "messages.cache_control": {
+        "messages": [{"role": "user", "content": "hi", "cache_control": EPHEMERAL}]
+    },
+    "tools.cache_control": {
+        "tools": [{**TOOL, "cache_control": EPHEMERAL}],
+        "tool_choice": "none",
+    },
     "request_id": {"request_id": "mine"},
     "rid": {"rid": "mine"},
     "tools": {"tools": [TOOL], "tool_choice": "none"},
@@ -128,6 +162,17 @@ RESPONSES_VALUES: dict[str, dict[str, Any]] = {
     "top_logprobs": {"include": [LOGPROBS], "top_logprobs": 2},
     "truncation": {"truncation": "auto"},
     "store": {"store": False},
+    "input.content.prompt_cache_breakpoint": marked_input(prompt_cache_breakpoint=EXPLICIT),
+    "input.content.cache_control": marked_input(cache_control=EPHEMERAL),
+    "input.output.prompt_cache_breakpoint": marked_output(prompt_cache_breakpoint=EXPLICIT),
+    "input.output.cache_control": marked_output(cache_control=EPHEMERAL),
+    "input.cache_control": {
+        "input": [{"role": "user", "content": "hi", "cache_control": EPHEMERAL}]
+    },
+    "tools.cache_control": {
+        "tools": [{**FLAT_TOOL, "cache_control": EPHEMERAL}],
+        "tool_choice": "none",
+    },
 }
 # Ignored rows whose value has a type that is checked all the same, as the answer repeats it.
 TYPED = {

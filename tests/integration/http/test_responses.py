@@ -96,7 +96,7 @@ async def test_usage_adds_up_and_has_its_details_in_both_modes() -> None:  # sgl
     assert whole["usage"] == streamed.response["usage"]
     assert whole["usage"] == {
         "input_tokens": 21,
-        "input_tokens_details": {"cached_tokens": 5, "cache_write_tokens": 0},
+        "input_tokens_details": {"cached_tokens": 5, "cache_write_tokens": 16},
         "output_tokens": 14,
         "output_tokens_details": {"reasoning_tokens": 0},
         "total_tokens": 35,

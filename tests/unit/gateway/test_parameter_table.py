@@ -85,10 +85,9 @@ def test_values_that_ask_for_nothing(body: dict[str, Any], is_accepted: bool) ->
 
 
 def test_parameters_inside_lists_are_found() -> None:
-    part = {"type": "text", "text": "x", "prompt_cache_breakpoint": {"mode": "explicit"}}
-    messages = [{"role": "user", "content": "x"}, {"role": "user", "content": [part]}]
-    ignored = ParameterRules(Endpoint.CHAT).check({"messages": messages})
-    assert ignored == ["messages.content.prompt_cache_breakpoint"]
+    tools = [{"type": "function", "name": "a"}, {"type": "function", "allowed_callers": ["b"]}]
+    ignored = ParameterRules(Endpoint.RESPONSES).check({"tools": tools})
+    assert ignored == ["tools.allowed_callers"]
 
 
 def test_header_is_bounded_and_harmless() -> None:

@@ -79,11 +79,12 @@ def test_reasons_are_limited_in_number_and_counted_all_the_same() -> None:
 
 def test_tokens_add_up() -> None:
     metrics = Metrics()
-    metrics.count_tokens(prompt=10, cached=4, completion=3)
-    metrics.count_tokens(prompt=1, cached=0, completion=2)
+    metrics.count_tokens(prompt=10, cached=4, written=5, completion=3)
+    metrics.count_tokens(prompt=1, cached=0, written=1, completion=2)
     found = samples(metrics)
     assert found["radixgate_prompt_tokens_total"] == 11
     assert found["radixgate_cached_tokens_total"] == 4
+    assert found["radixgate_cache_written_tokens_total"] == 6
     assert found["radixgate_generated_tokens_total"] == 5
 
 
@@ -149,7 +150,7 @@ def test_span_counts_come_from_their_source() -> None:
 
 def test_two_servers_count_apart() -> None:
     first, second = Metrics(), Metrics()
-    first.count_tokens(prompt=1, cached=0, completion=0)
+    first.count_tokens(prompt=1, cached=0, written=0, completion=0)
     assert samples(second)["radixgate_prompt_tokens_total"] == 0
 
 

@@ -92,6 +92,7 @@ def answered(recorder: Recorder) -> RequestTrace:
         finish_reasons=["stop"],
         prompt_tokens=20,
         cached_tokens=16,
+        written_tokens=4,
         completion_tokens=3,
     )
     return trace
@@ -134,6 +135,7 @@ def test_success_has_a_model_span_with_request_response_and_usage(
         "gen_ai.usage.input_tokens": 20,
         "gen_ai.usage.output_tokens": 3,
         "gen_ai.usage.cache_read.input_tokens": 16,
+        "gen_ai.usage.cache_creation.input_tokens": 4,
         "radixgate.cache.hit_tokens": 16,
         "radixgate.cache.computed_tokens": 4,
         "radixgate.grammar.mask_time_ms": 1.5,
