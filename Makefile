@@ -36,7 +36,8 @@ help:
 	@echo "make test-gpu   the checks on an NVIDIA GPU, with one table of figures"
 	@echo "make lint types what CI checks                   make fmt    format the code"
 	@echo "make bench      speed, also beside another server: ARGS=\"--help\""
-	@echo "make soak       10,000 damaged schemas through the compile service (some minutes)"
+	@echo "make soak       10,000 damaged schemas through the compile service, 200,000 random requests"
+	@echo "                through the prefix cache (20 minutes; ARGS=cache or ARGS=schemas for one of them)"
 	@echo "make setup      install without serving          make lock   renew the lock files"
 
 $(VENV)/.created:

@@ -7,7 +7,7 @@ be the best one there, up to the first place where the two best are as good as e
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
@@ -21,12 +21,18 @@ from runtime.batch import (
     ScheduledBatch,
     ScheduledRow,
 )
+from runtime.cache_messages import (
+    CacheDescription,
+    CacheExplanation,
+    DescribeCache,
+    ExplainCache,
+)
 from runtime.config import RuntimeConfig
 from runtime.messages import CacheHints, EngineInfo, Pin, Sampling, Submit, TokenLogprob
 from runtime.model_runner import load_executor
 from runtime.model_source import open_model
 from runtime.worker import engine_info
-from tests.engine_harness import EngineDriver
+from tests.engine_harness import GATEWAY, EngineDriver
 from tests.tiny_model import write_tiny_model
 
 # Two logits nearer than this may change places when sums are taken in another order.
@@ -67,10 +73,25 @@ class TinyExecutor:
         loaded = load_executor(source, config)
         return cls(loaded.executor, engine_info("tiny", source, loaded, config), config)
 
-    def engine(self) -> EngineDriver:
+    def engine(self, *, check_every: int = 1) -> "CheckedDriver":
         """With an empty cache over a pool that is too small."""
         info = msgspec.structs.replace(self.info, num_pages=NUM_POOL_PAGES, page_bytes=1)
-        return EngineDriver(self.executor, info, config=self.config)
+        driver = CheckedDriver(self.executor, info, config=self.config)
+        driver.check_every = check_every
+        return driver
+
+
+class CheckedDriver(EngineDriver):
+    """Looks at the invariants after every so many steps only."""
+
+    check_every = 1
+    _num_unchecked = 0
+
+    def check_pages(self) -> None:
+        self._num_unchecked += 1
+        if self._num_unchecked >= self.check_every:
+            self._num_unchecked = 0
+            super().check_pages()
 
 
 @dataclass(eq=False, slots=True)
@@ -162,20 +183,27 @@ class Script:
 
 @dataclass(eq=False, slots=True)
 class Play:
-    """All scripts of one seed, played by one engine. `num_aborted` counts requests, `most_pinned`
-    is the highest number of pinned pages that was seen."""
+    """Scripts of one seed, played by one engine. Of the answers `judged_share` is judged.
+    `most_pinned` is the highest number of pinned pages that was seen."""
 
     driver: EngineDriver
     judge: Judge
     rng: random.Random
+    judged_share: float = 1.0
+    num_requests: int = 0
     num_aborted: int = 0
+    num_flushed: int = 0
+    num_questions: int = 0
     most_pinned: int = 0
     active: list[Script] = field(default_factory=list)
     systems: list[list[int]] = field(default_factory=list)
 
     @classmethod
-    def of(cls, tiny: TinyExecutor, *, seed: int) -> "Play":
-        play = cls(tiny.engine(), Judge(tiny), random.Random(seed))
+    def of(
+        cls, tiny: TinyExecutor, *, seed: int, check_every: int = 1, judged_share: float = 1.0
+    ) -> "Play":
+        driver = tiny.engine(check_every=check_every)
+        play = cls(driver, Judge(tiny), random.Random(seed), judged_share)
         play.systems = [play.words(play.rng.randint(10, 70)) for _ in range(6)]
         return play
 
@@ -185,9 +213,17 @@ class Play:
     def run(self, num_scripts: int) -> Verdict:
         """Plays so many scripts to their ends."""
         for number in range(num_scripts):
-            while len(self.active) >= NUM_ACTIVE:
-                self.step()
-            self.start(number)
+            self.begin(number)
+        return self.finish()
+
+    def begin(self, number: int) -> None:
+        """Starts one more script, once there is a place for it."""
+        while len(self.active) >= NUM_ACTIVE:
+            self.step()
+        self.start(number)
+
+    def finish(self) -> Verdict:
+        """Plays what was started to its end; the engine is idle then."""
         while self.active:
             self.step()
         self.judge.finish()
@@ -223,6 +259,7 @@ class Play:
             cache=self.hints(script),
         )
         self.driver.submit(script.request)
+        self.num_requests += 1
 
     def hints(self, script: Script) -> CacheHints:
         """Now and then a pin, a limit to what is kept, a token from which the answer is dropped."""
@@ -239,14 +276,16 @@ class Play:
 
     def step(self) -> None:
         self.driver.step()
-        self.most_pinned = max(self.most_pinned, self.driver.stats.pages_pinned)
+        self.most_pinned = max(self.most_pinned, self.driver.cache.counts().pinned)
         for script in tuple(self.active):
             if self.is_answered(script):
                 self.take(script)
         if self.rng.random() < 0.03:
             self.abort()
+        if self.rng.random() < 0.05:
+            self.ask()
         if self.rng.random() < 0.002:
-            self.driver.cache.flush(self.rng.choice((None, "a")))
+            self.num_flushed += self.driver.cache.flush(self.rng.choice((None, "a")))
 
     def is_answered(self, script: Script) -> bool:
         request = script.request
@@ -264,8 +303,9 @@ class Play:
         for choice, answer in enumerate(answers):
             assert answer.finish_reason == "length", f"{request.request_id}: {answer.last.error}"
             name = f"{request.request_id}, choice {choice}"
-            self.judge.add(name, request.prompt_token_ids, answer.token_ids)
-            del self.driver.answers[b"gateway", request.request_id, choice]
+            if self.rng.random() < self.judged_share:
+                self.judge.add(name, request.prompt_token_ids, answer.token_ids)
+        self.forget(request)
         script.tokens += self.rng.choice(answers).token_ids
         script.turn += 1
         if script.turn == script.num_turns:
@@ -280,5 +320,28 @@ class Play:
         script = self.rng.choice(self.active)
         assert script.request is not None
         self.driver.abort(script.request.request_id)
+        self.forget(script.request)
         self.num_aborted += 1
         self.say(script)
+
+    def forget(self, request: Submit) -> None:
+        """A long play must not keep every answer."""
+        for choice in range(request.num_choices):
+            self.driver.answers.pop((GATEWAY, request.request_id, choice), None)
+
+    def ask(self) -> None:
+        """What an operator asks changes nothing, least of all what is evicted next."""
+        cache, rng = self.driver.cache, self.rng
+        tokens = rng.choice(self.systems) + self.words(3)
+        before = cache.counts()
+        explained = self.driver.engine.answer(
+            ExplainCache("explain", tokens, b"a", owner="a", sees_all=rng.random() < 0.5)
+        )
+        assert isinstance(explained, CacheExplanation)
+        assert explained.matched_tokens == cache.peek(b"a", tokens)
+        described = self.driver.engine.answer(DescribeCache("describe", rng.choice((None, "a"))))
+        assert isinstance(described, CacheDescription)
+        assert described.pages_cached == before.cached
+        # Pins run out by themselves.
+        assert replace(cache.counts(), pinned=before.pinned) == before
+        self.num_questions += 2

@@ -24,10 +24,9 @@ NUM_SCHEMAS = 300
 
 @pytest.mark.timeout(120)
 def test_damaged_schemas_end_in_a_class_a_refusal_or_at_a_limit() -> None:
-    command = [sys.executable, "-m", "tests.soak", "--schemas", str(NUM_SCHEMAS), "--seed", "7"]
-    done = subprocess.run(
-        [*command, "--time-limit-s", "1"], capture_output=True, text=True, check=False, cwd=ROOT
-    )
+    command = [sys.executable, "-m", "tests.soak", "schemas", "--seed", "7"]
+    flags = ["--schemas", str(NUM_SCHEMAS), "--time-limit-s", "1"]
+    done = subprocess.run([*command, *flags], capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.returncode == 0, done.stderr[-4000:]
     summary = json.loads(done.stdout)
     assert (summary["schemas"], summary["faults"]) == (NUM_SCHEMAS, 0)
