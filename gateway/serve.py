@@ -26,6 +26,7 @@ from gateway.app import create_app, package_version
 from gateway.chat_template import ChatTemplate
 from gateway.default_model import MODEL_ID, FetchError, default_model_path, ensure_default_model
 from gateway.http_protocol import BoundedHttpProtocol
+from gateway.kept_secret import with_kept_secret
 from gateway.lifecycle import Lifecycle
 from gateway.model_names import ModelNameError, settle_names
 from gateway.reasoning import find_markers
@@ -135,9 +136,11 @@ class AtEnd:
 
 def assemble(settings: Settings, *, engine: ServedEngine | None = None) -> Assembly:
     """Puts the server together; starts nothing. `engine` None: a runtime of its own, as a child.
+    A cache folder is made here, and the secret in it.
 
     Raises: FetchError, ModelError, ModelNameError, SettingsError, SetupError.
     """
+    settings = with_kept_secret(settings)
     path, own_name = find_model(settings)
     names = settle_names(own_name, settings.served_model_name, settings.model_aliases)
     source = open_model(path)

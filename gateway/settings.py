@@ -116,7 +116,7 @@ class Settings(BaseModel):
         min_length=1,
     )
     cache_dir: str | None = setting(
-        None, "folder in which computed prefixes outlive a restart; absent = none do"
+        None, "folder in which computed prefixes outlive a restart; absent = none do", min_length=1
     )
     cache_disk_mb: int = setting(4096, "largest size of that folder", unit="MiB", ge=1)
     cache_host_mb: int = setting(
@@ -150,7 +150,8 @@ class Settings(BaseModel):
         86400.0, "how long a response is kept after its last use, also in Redis", unit="s", gt=0
     )
     server_secret: str = secret(
-        "secret behind the tenants' cache salts, 16 characters or more; absent = random per start",
+        "secret behind the tenants' cache salts, 16 characters or more; absent = random, kept in"
+        " cache_dir or else for one start",
         default_factory=lambda: secrets.token_hex(32),
         min_length=16,
     )

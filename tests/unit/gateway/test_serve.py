@@ -78,6 +78,10 @@ async def test_what_has_threads_is_closed_with_the_app_and_beside_the_event_loop
             {"cache_redis_url": "redis://:pw@h/0"},
             r"^radixgate: RADIXGATE_CACHE_REDIS_URL needs RADIXGATE_SERVER_SECRET, ",
         ),
+        (
+            {"cache_dir": "KEYS/cache"},
+            r"^radixgate: RADIXGATE_CACHE_DIR='\S+': expected a folder that can be written \(Not a",
+        ),
     ],
 )
 def test_setting_that_only_the_start_can_judge_ends_it_in_one_line(
