@@ -102,8 +102,10 @@ class Engine:
                 prefill=step_budget.prefill_estimate,
                 clock=clock,
             )
+        if evicted is None:  # an empty log is false
+            evicted = EvictedLog()
         self._questions = CacheQuestions(
-            cache, info, evicted=evicted or EvictedLog(), tiers=self._tiers, clock=clock
+            cache, info, evicted=evicted, tiers=self._tiers, clock=clock
         )
         self._scheduler = Scheduler(
             cache,
