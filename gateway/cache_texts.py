@@ -33,6 +33,7 @@ _SENTENCES: dict[Reason, str] = {
     " cannot be used.",
     "cache_prompt_false": "The request says cache_prompt false: it takes nothing from the cache and"
     " leaves nothing there.",
+    "no_breakpoint": "The request caches up to its breakpoints only, and has none.",
     "prompt_scored": "The request wants the log-probabilities of its prompt, which is computed"
     " whole for them.",
 }

@@ -10,7 +10,7 @@ from typing import TypeVar
 from gateway.cache_texts import CacheTexts, explanation_of, time_of
 from gateway.engine_faults import RETRY_AFTER_S
 from gateway.errors import Overloaded, ServerError
-from gateway.generation import CacheAsker, ChatPrompt, PreparedGeneration, Prompt
+from gateway.generation import CacheAsker, ChatPrompt, PreparedGeneration
 from gateway.preparation import Preparation
 from gateway.prompt_part import wants_scores
 from gateway.schemas.cache_response import (
@@ -57,12 +57,9 @@ class EngineCache:
     async def explain(
         self, prepared: PreparedGeneration, asker: CacheAsker, *, model: str
     ) -> tuple[CacheExplanation, ...]:
-        pairs = zip(prepared.request.prompts, prepared.prompt_token_ids, strict=True)
+        indexes = range(len(prepared.prompt_token_ids))
         return tuple(
-            [
-                await self._explain(prepared, prompt, token_ids, asker=asker, model=model)
-                for prompt, token_ids in pairs
-            ]
+            [await self._explain(prepared, index, asker=asker, model=model) for index in indexes]
         )
 
     async def describe(self, asker: CacheAsker, *, model: str, max_nodes: int) -> CacheState:
@@ -87,13 +84,13 @@ class EngineCache:
     async def _explain(
         self,
         prepared: PreparedGeneration,
-        prompt: Prompt,
-        token_ids: tuple[int, ...],
+        index: int,
         *,
         asker: CacheAsker,
         model: str,
     ) -> CacheExplanation:
-        barred = _barred(prepared)
+        prompt, token_ids = prepared.request.prompts[index], prepared.prompt_token_ids[index]
+        barred = _barred(prepared, index)
         if barred is not None:
             return explanation_of(len(token_ids), barred, model=model)
         query = ExplainCache(
@@ -176,10 +173,12 @@ def _new_id() -> str:
     return f"cache-{secrets.token_hex(16)}"
 
 
-def _barred(prepared: PreparedGeneration) -> Reason | None:
+def _barred(prepared: PreparedGeneration, index: int) -> Reason | None:
     """What keeps the request from taking anything of the cache, whatever is in it."""
     if not prepared.request.use_cache:
         return "cache_prompt_false"
+    if not prepared.cache_of(index).is_used:
+        return "no_breakpoint"
     return "prompt_scored" if wants_scores(prepared.request) else None
 
 

@@ -146,6 +146,7 @@ async def test_a_tenant_is_not_told_which_tenant_needed_its_pages(
     [
         (completion(cache_prompt=False), "cache_prompt_false"),
         (chat(cache_prompt=False), "cache_prompt_false"),
+        (chat(prompt_cache_options={"mode": "explicit"}), "no_breakpoint"),
         (completion(echo=True, logprobs=1, max_tokens=0), "prompt_scored"),
     ],
 )
