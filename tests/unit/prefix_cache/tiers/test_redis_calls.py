@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from prefix_cache.tiers import redis_calls
 from prefix_cache.tiers.breaker import FIRST_PAUSE_S, Breaker
 from prefix_cache.tiers.redis_calls import (
     MAX_CALL_S,
@@ -190,6 +191,20 @@ def test_the_bound_of_a_call_grows_with_its_bytes_up_to_a_limit() -> None:
     assert bound.left_s() == pytest.approx(0.1)
     bound.add_bytes(10**10)
     assert bound.left_s() == pytest.approx(MAX_CALL_S - 0.2)
+
+
+def test_a_large_reply_may_take_longer_than_a_small_one(
+    valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redis_calls, "MIN_BYTES_PER_S", 1e6)
+    with FlakyRedis(valkey.port) as flaky, open_calls(flaky.url, timeout_s=0.3) as calls:
+        calls.run([(b"SET", b"k", b"v" * 1_000_000)])
+        flaky.delay_s = 0.025  # for each of some 16 pieces
+        started = time.monotonic()
+        (value,) = calls.run([(b"GET", b"k")])
+        assert isinstance(value, memoryview)
+        assert len(value) == 1_000_000
+        assert time.monotonic() - started > 0.3
 
 
 def test_after_the_end_no_connection_is_kept(valkey: ValkeyServer) -> None:

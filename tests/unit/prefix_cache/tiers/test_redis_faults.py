@@ -166,9 +166,12 @@ def test_a_full_server_is_written_to_ever_less_and_read_from_all_the_time(
         bench.tier.upkeep()
         assert bench.tier.is_up
         assert (bench.tier.counts.num_failures, bench.tier.counts.num_openings) == (1, 1)
-        calls.run([(*limit, b"0")])
         bench.wait_for_trial()
         bench.tier.store(PAGES[:4])  # all there: nothing is written, so nothing is known
+        bench.tier.store(PAGES[4:5])
+        assert (bench.tier.counts.num_failures, bench.tier.counts.num_openings) == (2, 1)
+        calls.run([(*limit, b"0")])
+        bench.clock.now += 2 * FIRST_PAUSE_S
         bench.tier.store(PAGES[4:5])
         assert bench.tier.count_leading(KEYS) == 5
         assert bench.tier.counts.num_stored == 1
