@@ -66,6 +66,9 @@ def state_lines(state: CacheState, terminal: Terminal) -> Iterator[str]:
     yield from _pool_lines(state, terminal)
     for tier in state.tiers:
         yield _tier_line(tier, terminal)
+    if state.hit_rates:
+        rates = " | ".join(map(_hit_rate, state.hit_rates))
+        yield f"  hits       {rates}"
     for owner in state.owners:
         yield from _owner_lines(owner, terminal)
     if state.hottest:

@@ -72,6 +72,7 @@ class EngineCache:
             page_bytes=seen.page_bytes,
             pool=_pool(seen, sees_all=asker.sees_all),
             tiers=tuple(_tier(tier, sees_all=asker.sees_all) for tier in seen.tiers),
+            hit_rates=tuple(map(_hit_rate, seen.windows)),
             owners=_owners(seen, own=asker.owner),
             hottest=tuple(map(self._hot_prefix, own.hottest)),
             tree=self._tree(own, seen, owner=asker.owner, max_nodes=max_nodes),

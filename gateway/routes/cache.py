@@ -22,7 +22,7 @@ from gateway.serving import Serving, Wanted
 CACHE = "/v1/cache"
 EXPLAIN = CACHE + "/explain"
 DEFAULT_NODES = 500
-MAX_NODES = 5_000
+MAX_NODES = 2_000
 _MAX_DIGITS = 9
 # What a request is about, and so which endpoint's it is.
 _ENDPOINTS = {

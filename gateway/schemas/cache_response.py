@@ -168,6 +168,7 @@ class CacheState(msgspec.Struct, frozen=True):
     page_bytes: int
     pool: PoolState
     tiers: tuple[TierState, ...]
+    hit_rates: tuple[HitRate, ...]
     owners: tuple[OwnerState, ...]
     hottest: tuple[HotPrefixState, ...]
     tree: TreeState

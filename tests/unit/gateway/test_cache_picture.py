@@ -70,6 +70,7 @@ STATE = CacheState(
         TierState("disk", True, 4_096, 12, 1_024, 5, 1, 4, 3, 0, 0, {"crc": 2}, {}),
         TierState("redis", False, None),
     ),
+    hit_rates=(HitRate(300, 2, 1_000, 500, 0.5),),
     owners=(
         OwnerState(
             "me", True, 50, 4_608_000, 3, 80,
@@ -130,6 +131,7 @@ def test_the_whole_picture_has_sizes_rates_and_the_hottest() -> None:
     assert "8 of them in use, 15 being written, 10 free, 1,234 evicted" in text
     assert "12 pages, 1.0 KiB of 4.0 KiB; 5 found, 4 fetched, 3 stored, 2 that did not fit" in text
     assert "redis      down" in text
+    assert "hits       5 min 50.0 % of 1,000" in text
     assert "own        50 pages, 4.4 MiB, 3 pinned, quota 80" in text
     assert "hits: 1 min 92.5 % of 1,000 | since the start -" in text
     assert "0123456789 25 pages" in text
