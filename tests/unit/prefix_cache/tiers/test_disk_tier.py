@@ -135,6 +135,26 @@ def test_what_another_process_has_used_stays(tmp_path: Path) -> None:
     assert kept(tmp_path) == [0, 2]
 
 
+def test_what_another_process_has_used_since_we_looked_stays(tmp_path: Path) -> None:
+    """With a bound so large that the folder is not walked before each page."""
+    tier_in(tmp_path, num_pages=64).store([page_of(number) for number in range(64)])
+    ours, theirs = tier_in(tmp_path, num_pages=64), tier_in(tmp_path, num_pages=64)
+    theirs.fetch([key_of(63)])
+    ours.store([page_of(64)])
+    assert path_of(tmp_path, 63).exists()
+    assert not path_of(tmp_path, 62).exists()
+
+
+def test_a_use_that_was_not_written_down_counts_after_a_walk_all_the_same(tmp_path: Path) -> None:
+    tier = tier_in(tmp_path, num_pages=2, clock=Clock(step_ns=1000))
+    tier.store([page_of(0)])
+    tier.store([page_of(1)])
+    tier.fetch([key_of(0)])
+    tier.start()
+    tier.store([page_of(2)])
+    assert kept(tmp_path) == [0, 2]
+
+
 def test_a_use_is_written_down_once_a_minute(tmp_path: Path) -> None:
     tier = tier_in(tmp_path, clock=(clock := Clock(step_ns=0)))
     tier.store([page_of(0)])
