@@ -116,16 +116,23 @@ def _with_tiers(
     explanation: CacheExplanation, num_pages: Mapping[TierLabel, int], page_size: int
 ) -> CacheExplanation:
     """Lower tiers have whole pages only, from the one on in which the match ends. Where these are
-    all that there are of the prompt, nothing is missing."""
+    all that there are of the prompt, nothing is missing. How it goes on behind them they do not
+    say: what the device's nearest sequence says is of another place then."""
     matched = explanation.matched_tokens
     tokens: dict[TierName, int] = {}
     start, end = matched, matched // page_size * page_size
     for label, count in num_pages.items():
         end += count * page_size
         tokens[label], start = end - start, end
+    if not tokens:
+        return explanation
     num_whole = (explanation.num_tokens - 1) // page_size * page_size
-    reason = None if tokens and end >= num_whole else explanation.reason
-    return msgspec.structs.replace(explanation, tier_tokens=tokens, reason=reason)
+    reason = explanation.reason
+    if end >= num_whole:
+        reason = None
+    elif reason in ("never_seen", "differs"):
+        reason = "grows"
+    return msgspec.structs.replace(explanation, tier_tokens=tokens, reason=reason, cached_ids=[])
 
 
 def _later(
