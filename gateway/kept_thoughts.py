@@ -4,7 +4,6 @@ conversation goes on otherwise than the one that is computed now. Found out once
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 from gateway.cache_plan import NO_CUT, ThoughtCut
 from gateway.chat_template import NEEDLE, ChatTemplate
@@ -14,7 +13,7 @@ from gateway.message_shapes import Message
 from gateway.reasoning import Markers
 from gateway.tokenizer import Tokenizer
 
-_ANSWER = "answer_of_the_probe"
+_QUESTION, _ANSWER = "question_of_the_probe", "answer_of_the_probe"
 # A block that is closed at once is a few tokens.
 MAX_CLOSED_LEN = 16
 
@@ -41,7 +40,7 @@ def find_kept_thoughts(
     call = {"id": "call00001", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     calling = {"content": "", "tool_calls": [call], "reasoning_content": NEEDLE}
     result = {"role": "tool", "content": "r", "tool_call_id": "call00001"}
-    user: Message = {"role": "user", "content": "probe"}
+    user: Message = {"role": "user", "content": _QUESTION}
 
     def shown(*, then: Message = user, **answer: object) -> str:
         try:
@@ -49,11 +48,10 @@ def find_kept_thoughts(
         except InvalidRequest:
             return ""
 
-    def has_begun(text: str) -> bool:
-        return start in text.partition(NEEDLE)[0]
-
     def has_block(text: str) -> bool:
-        return NEEDLE in text and has_begun(text)
+        before, found, _ = text.partition(NEEDLE)
+        begun = before.rpartition(_QUESTION)[2]
+        return bool(found) and start in begun and end not in begun
 
     return KeptThoughts(
         given=has_block(shown(content=_ANSWER, reasoning_content=NEEDLE)),
@@ -89,7 +87,9 @@ class ThoughtCuts:
         if self._keeps(prompt, options, is_split=is_split, is_open=reasoning.is_open):
             return NO_CUT
         return (
-            self._cut_before_block(token_ids) if reasoning.is_open else ThoughtCut(None, start_id)
+            self._cut_before_block(token_ids)
+            if reasoning.is_open
+            else ThoughtCut(dropped_from=start_id)
         )
 
     def _keeps(
@@ -104,6 +104,7 @@ class ThoughtCuts:
 
     def _cut_before_block(self, token_ids: Sequence[int]) -> ThoughtCut:
         """The template has begun a block at the end of the prompt, or begun and ended one."""
-        last = islice(enumerate(reversed(token_ids)), MAX_CLOSED_LEN)
-        place = next((i for i, token in last if token == self._markers.start_id), None)
-        return NO_CUT if place is None else ThoughtCut(len(token_ids) - 1 - place)
+        first = max(len(token_ids) - MAX_CLOSED_LEN, 0)
+        places = range(len(token_ids) - 1, first - 1, -1)
+        start = next((i for i in places if token_ids[i] == self._markers.start_id), None)
+        return ThoughtCut(keep_len=start)

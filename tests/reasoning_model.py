@@ -19,6 +19,24 @@ _PROMPT = "<|im_start|>assistant\n"
 MAY_THINK = "{# <think> #}" + CHATML
 THINKS = CHATML.replace(_PROMPT, f"{_PROMPT}<think>\n")
 THINKS_NOT = CHATML.replace(_PROMPT, f"{_PROMPT}<think>\n\n</think>\n\n")
+# Of earlier answers the thoughts are left out, wherever they stand; or shown where they are given
+# back, with an empty block for answers without any; or shown in a round of tools only.
+_BLOCK = "'<think>\\n' + message['reasoning_content'] + '\\n</think>\\n\\n'"
+QWEN_LIKE = MAY_THINK.replace(
+    "message['content']", "message['content'].split('</think>\\n\\n')[-1]"
+)
+KEEPS = MAY_THINK.replace(
+    "message['content']",
+    f"((({_BLOCK}) if message['reasoning_content'] else '<think>\\n\\n</think>\\n\\n')"
+    " if message['role'] == 'assistant' else '') + message['content']",
+)
+KEEPS_IN_ROUNDS = (
+    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ "
+    f"{_BLOCK} if message['reasoning_content'] and messages[-1]['role'] == 'tool' else ''"
+    " }}{{ message['content'] }}{% for call in message['tool_calls'] or [] %}"
+    "<call>{{ call['function'] | tojson }}</call>{% endfor %}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
 
 
 def reasoning_assets(template: str | None = MAY_THINK, *, is_special: bool = False) -> TextAssets:
