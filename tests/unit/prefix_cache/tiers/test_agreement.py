@@ -112,7 +112,11 @@ def test_a_record_that_none_of_us_wrote_is_a_difference(value: bytes, calls: Red
 
 
 async def test_the_record_goes_with_the_last_server_that_renews_it(calls: RedisCalls) -> None:
-    agreement(calls, lease_ms=30).settle()
+    key = b"radixgate:kv-terms:main"
+    agreement(calls, lease_ms=50_000).settle()
+    (left_ms,) = calls.run([(b"PTTL", key)])
+    assert isinstance(left_ms, int)
+    assert 0 < left_ms <= 50_000
     later = agreement(calls, replace(TERMS, root="00"))
 
     def has_agreed() -> bool:
@@ -123,6 +127,7 @@ async def test_the_record_goes_with_the_last_server_that_renews_it(calls: RedisC
         return later.is_settled
 
     assert not has_agreed()
+    calls.run([(b"PEXPIRE", key, 10)])  # nobody renews it
     await until(has_agreed)
     assert later.disagreement is None
 
