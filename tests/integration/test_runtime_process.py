@@ -15,6 +15,14 @@ import pytest_asyncio
 import zmq
 
 from runtime import wire, worker_process
+from runtime.cache_messages import (
+    CacheDescription,
+    CacheExplanation,
+    CacheFlushed,
+    DescribeCache,
+    ExplainCache,
+    FlushCache,
+)
 from runtime.config import RuntimeConfig
 from runtime.messages import (
     PROTOCOL_VERSION,
@@ -119,6 +127,25 @@ async def test_tokens_cross_the_wire_and_the_second_request_finds_the_first_ones
     assert len(answers[0]) == 12
     assert usage is not None
     assert usage.cached_tokens == 39
+
+
+async def test_the_runtime_explains_describes_and_flushes_what_it_has_cached(
+    supervisor: EngineSupervisor,
+) -> None:
+    sampling = Sampling(max_tokens=1, temperature=0.0, ignore_eos=True)
+    await last_event(supervisor.submit(request("told", sampling)))
+    prompt = request("told").prompt_token_ids
+    told = await supervisor.ask(ExplainCache("q", [*prompt, 7, 7], b"", owner=""))
+    assert told == CacheExplanation("q", 42, 40, reason="grows")
+    described = await supervisor.ask(DescribeCache("q", owner=""))
+    assert isinstance(described, CacheDescription)
+    assert prompt[:16] in [edge.token_ids for edge in described.edges]
+    flushed = await supervisor.ask(FlushCache("q"))
+    assert isinstance(flushed, CacheFlushed)
+    assert flushed.num_pages >= 3
+    told = await supervisor.ask(ExplainCache("q", prompt, b"", owner=""))
+    assert isinstance(told, CacheExplanation)
+    assert (told.matched_tokens, told.evicted_for) == (0, "flush")
 
 
 async def test_a_stream_left_early_frees_its_pages_in_the_runtime(

@@ -149,6 +149,19 @@ async def test_numbers_of_a_success_are_those_of_its_usage(
     assert decode["radixgate.grammar.mask_time_ms"] > 0
 
 
+async def test_a_match_says_why_it_had_no_more(serve: Serve, receiver: OtlpReceiver) -> None:
+    expected = [("please", "never_seen"), ("please", None), ("pleased", "differs")]
+    told = []
+    async with serve() as path:
+        for number, (word, _) in enumerate(expected, start=1):
+            await post(path, body(word, max_tokens=2), caller(number))
+            tree = await received_trace(receiver, caller(number))
+            told.append(
+                (word, tree.one("cache.match").attributes.get("radixgate.cache.miss_reason"))
+            )
+    assert told == expected
+
+
 async def test_each_chunk_of_a_prompt_has_a_span(serve: Serve, receiver: OtlpReceiver) -> None:
     async with serve() as path:
         response = await post(path, body(max_tokens=4))

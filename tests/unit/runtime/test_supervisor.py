@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from runtime import worker_process
+from runtime.cache_messages import FlushCache
 from runtime.config import RuntimeConfig
 from runtime.messages import EngineStats
 from runtime.supervisor import LOAD_FAILED, EngineSupervisor, RestartBudget, SupervisorPolicy
@@ -92,6 +93,8 @@ async def test_before_the_start_nothing_is_served(supervisor: EngineSupervisor) 
     assert supervisor.stats == EngineStats()
     with pytest.raises(EngineUnavailable, match="loading"):
         supervisor.submit(submit_message())
+    with pytest.raises(EngineUnavailable, match="loading"):
+        await supervisor.ask(FlushCache("q"))
     supervisor.abort("unknown")
 
 
