@@ -182,10 +182,11 @@ async def test_a_template_that_looks_at_the_end_of_contents_is_given_marks_in_fr
     assert texts[found.token_end(1) or 0].endswith("user\ngo")
 
 
-async def test_calls_and_tools_belong_to_the_message_they_stand_in() -> None:
+@pytest.mark.parametrize("text", ["", "I will look."])
+async def test_calls_and_tools_belong_to_the_message_they_stand_in(text: str) -> None:
     call = {"id": "1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
     tool = {"type": "function", "function": {"name": "look", "parameters": {}}}
-    messages = [CHAT[0], CHAT[1], said("assistant", "", tool_calls=[call]), CHAT[3]]
+    messages = [CHAT[0], CHAT[1], said("assistant", text, tool_calls=[call]), CHAT[3]]
     found, texts = await located(messages, WITH_TOOLS, tools=(tool,))
     assert found.message_at(index_of(texts, "# Tools")) == MessagePlace("message", 0, "system")
     assert found.message_at(index_of(texts, "<call>")) == MessagePlace("message", 2, "assistant")
@@ -258,6 +259,7 @@ def test_spaces_are_not_cut_off_the_offsets() -> None:
     document = json.loads(assets.tokenizer_json)
     document["model"]["vocab"]["Ġh"] = 263
     document["model"]["merges"].insert(0, ["Ġ", "h"])
+    document["post_processor"] = document["decoder"]  # as GPT-2's file has it
     spaced = replace(assets, tokenizer_json=json.dumps(document))
     assert Tokenizer(spaced).encode_with_offsets("a h", add_special=False) == (
         [ord("a"), 263],
