@@ -20,6 +20,8 @@ _RESPONSES = f"{_HTTP}/test_responses.py::test_"
 _KEPT = f"{_HTTP}/test_kept_responses.py::test_"
 _TOKENIZE = f"{_HTTP}/test_tokenize.py::test_"
 _REASONING = f"{_HTTP}/test_reasoning.py::test_"
+_CONTROLS = f"{_HTTP}/test_cache_controls.py::test_"
+_KEPT_PREFIXES = "tests/integration/test_whole_path_cache_controls.py::test_"
 _STREAMS = "tests/conformance/raw_streams.py::test_"
 _REUSE = "tests/integration/test_engine_prefix_reuse.py::test_"
 _MIDDLE = "tests/unit/gateway/test_fill_in_middle.py::test_"
@@ -58,6 +60,20 @@ _SALTED = (
     f"{_EFFECTS}salt_and_cache_are_the_requests_own_choice_on_every_route",
     f"{_CACHE_FAULTS}no_page_is_reused_under_another_salt_however_it_is_written",
 )
+_PINNED = (
+    f"{_CONTROLS}a_ttl_keeps_the_whole_prompt_for_that_long",
+    f"{_KEPT_PREFIXES}a_pinned_prompt_outlives_newer_ones_and_its_time_does_not",
+)
+_EXPLICIT = (
+    f"{_CONTROLS}explicit_mode_without_a_breakpoint_keeps_out_of_the_cache",
+    f"{_CONTROLS}explicit_mode_leaves_nothing_behind_the_last_breakpoint",
+    f"{_KEPT_PREFIXES}explicit_breakpoints_are_all_that_is_left",
+)
+_MARKED = (
+    f"{_CONTROLS}breakpoints_on_parts_pin_up_to_the_end_of_the_part",
+    f"{_KEPT_PREFIXES}a_breakpoint_outlives_newer_prompts_and_what_is_behind_it_does_not",
+)
+_MARKED_ITEMS = (f"{_CONTROLS}items_of_a_response_take_breakpoints_too",)
 _ENDED = (f"{_SAMPLING}the_end_of_sequence_waits_for_min_tokens_and_for_ever_if_ignored",)
 _ALLOWED = (f"{_SAMPLING}allowed_tokens_and_bad_words_decide_what_may_come",)
 _NAMED = (f"{_EFFECTS}a_request_has_the_name_that_it_gives_itself_on_every_route",)
@@ -157,6 +173,18 @@ EFFECTS: dict[str, Tests] = {
         _SALTED[0],
         f"{_REUSE}without_the_cache_nothing_is_matched_and_nothing_left",
     ),
+    "prompt_cache_key": (
+        f"{_CONTROLS}a_key_names_the_family_and_is_on_the_trace",
+        f"{_KEPT_PREFIXES}a_newer_prompt_of_a_family_takes_the_place_of_the_older",
+    ),
+    "prompt_cache_options": (*_PINNED, *_EXPLICIT),
+    "prompt_cache_options.mode": _EXPLICIT,
+    "prompt_cache_options.ttl": _PINNED,
+    "prompt_cache_retention": (f"{_CONTROLS}retention_of_a_day_keeps_the_whole_prompt_for_a_day",),
+    "messages.content.prompt_cache_breakpoint": _MARKED,
+    "messages.content.cache_control": _MARKED,
+    "messages.cache_control": (f"{_CONTROLS}cache_control_on_a_message_pins_up_to_its_end",),
+    "tools.cache_control": (f"{_CONTROLS}cache_control_on_a_tool_pins_all_tools",),
     "request_id": _NAMED,
     "rid": _NAMED,
     "return_token_ids": (f"{_PARTS}token_ids_of_prompt_and_answer_are_given_when_asked_for",),
@@ -223,6 +251,16 @@ EFFECTS_ON: dict[Endpoint, dict[str, Tests]] = {
         "reasoning": _TEMPLATE,
         "reasoning.effort": _TEMPLATE,
         "include": (f"{_EFFECTS}without_include_a_response_has_no_logprobs", *_BEST),
+        **dict.fromkeys(
+            (
+                "input.content.prompt_cache_breakpoint",
+                "input.content.cache_control",
+                "input.output.prompt_cache_breakpoint",
+                "input.output.cache_control",
+                "input.cache_control",
+            ),
+            _MARKED_ITEMS,
+        ),
         "truncation": (f"{_KEPT}an_input_that_does_not_fit_is_named_unless_it_may_be_cut",),
         "store": (f"{_KEPT}what_shall_not_be_kept_is_not",),
         "previous_response_id": (f"{_RESPONSES}a_tool_round_trip_goes_on_with_the_stored_call",),

@@ -63,11 +63,16 @@ def byte_engine(
     max_model_len: int = 2048,
     max_running: int = 8,
     max_step_tokens: int = 256,
+    page_bytes: int = 0,
     load: EngineLoader = load_engine,
 ) -> SteppedEngine:
     """An engine whose tokens are bytes, over the executor that finds every misplaced page."""
     info = msgspec.structs.replace(
-        INFO, num_pages=num_pages, max_model_len=max_model_len, page_size=PAGE_SIZE
+        INFO,
+        num_pages=num_pages,
+        max_model_len=max_model_len,
+        page_size=PAGE_SIZE,
+        page_bytes=page_bytes,
     )
     return stepped_engine(
         executor or FakeExecutor(PAGE_SIZE, VOCAB_SIZE),

@@ -91,6 +91,18 @@ def test_sixteen_clients_with_one_new_prefix_prefill_it_once() -> None:
         assert harness.answer(request.request_id).token_ids == alone(request)
 
 
+def test_sixteen_clients_with_one_prompt_prefill_it_once() -> None:
+    harness = EngineHarness()
+    for number in range(16):
+        harness.submit(make_submit(f"r{number}", PREFIX))
+    harness.run()
+    assert harness.stats.computed_prompt_tokens <= 1_400 + 15 * 16
+    expected = alone(make_submit("r0", PREFIX))
+    assert all(harness.answer(f"r{number}").token_ids == expected for number in range(16))
+    written = sum(usage_of(harness.answer(f"r{number}")).written_tokens for number in range(16))
+    assert written == harness.stats.computed_prompt_tokens
+
+
 def test_followers_go_on_when_their_leader_is_aborted() -> None:
     harness = EngineHarness(max_step_tokens=100)
     requests = [make_submit(f"r{number}", [*PREFIX, number]) for number in range(3)]
