@@ -110,8 +110,8 @@ class CacheExplainer:
     def _evicted_run(
         self, namespace: bytes, token_ids: Sequence[int], num_pages: int, *, num_tail: int
     ) -> EvictedRun | None:
-        """The run that went on behind the matched pages, where its first page is the prompt's next
-        one, or as much of it as there is. What only begins alike would not have helped."""
+        """The run that went on behind the matched pages with the prompt's next page, or with as
+        much of it as there is. What only begins alike would not have helped."""
         if not self._evicted.has(namespace):
             return None
         page_bytes = self._cache.page_size * TOKEN_BYTES
@@ -119,12 +119,7 @@ class CacheExplainer:
         key, end = root_key(namespace), num_pages * page_bytes
         for start in range(0, end, page_bytes):
             key = page_key(key, packed[start : start + page_bytes])
-        next_tokens = packed[end:]
-        found = self._evicted.find(namespace, key, next_tokens)
-        if found is None or found.num_shared <= num_tail:
-            return None
-        is_whole = found.num_shared * TOKEN_BYTES in (len(next_tokens), len(found.first_page))
-        return found.run if is_whole else None
+        return self._evicted.find(namespace, key, packed[end:], num_known=num_tail)
 
     def _is_matched_by(
         self, namespaces: Iterable[bytes], token_ids: Sequence[int], num_matched: int
