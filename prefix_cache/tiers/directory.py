@@ -7,6 +7,7 @@ Used by the runtime, which announces, and by whoever routes requests, who asks.
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 
@@ -15,8 +16,9 @@ from prefix_cache.tiers.resp import Command, Reply
 
 LEASE_MS = 15_000
 ENTRY_TTL_S = 600.0
-# Commands of one call: some milliseconds of the server's time.
-_MAX_COMMANDS = 1500
+# Of one call: some milliseconds of the server's time.
+_MAX_PAGES = 500
+_MAX_COMMANDS = 3 * _MAX_PAGES
 
 
 class Directory:
@@ -42,27 +44,35 @@ class Directory:
         self._entry_ttl_s = entry_ttl_s
         self._wall_clock = wall_clock
         self._clock = clock
-        self._lock = threading.Lock()
-        # What we hold, by when it was announced: the oldest come first.
+        self._lock = threading.Lock()  # over all below
+        # What Redis has as ours, by when it was told: the oldest come first.
         self._announced_at: dict[bytes, float] = {}
+        # What it is to be told: this is ours (True), this is no more.
+        self._unsaid: dict[bytes, bool] = {}
 
     @property
     def num_held(self) -> int:
-        """Pages that this holder has announced and not removed."""
-        return len(self._announced_at)
-
-    def announce(self, stored: Sequence[bytes], removed: Sequence[bytes] = ()) -> None:
-        """This holder has these pages now, and those no more."""
-        now = self._clock()
+        """Pages that this holder has, as far as it was told."""
         with self._lock:
-            for identity in removed:
-                self._announced_at.pop(identity, None)
-            for identity in stored:
-                self._announced_at.pop(identity, None)
-                self._announced_at[identity] = now
-        gone = set(removed).difference(stored)
-        self._send(self._removal(identity) for identity in gone)
-        self._send(command for identity in stored for command in self._entry(identity))
+            changes = Counter(self._unsaid.values())
+            return len(self._announced_at) + changes[True] - changes[False]
+
+    def note(self, stored: Sequence[bytes], removed: Sequence[bytes] = ()) -> None:
+        """This holder has these pages now, and those no more: what is in both is there. Asks
+        nothing of Redis, which is told by announce() or renew()."""
+        with self._lock:
+            for identities, is_held in ((removed, False), (stored, True)):
+                for identity in identities:
+                    if (identity in self._announced_at) == is_held:
+                        self._unsaid.pop(identity, None)
+                    else:
+                        self._unsaid[identity] = is_held
+
+    def announce(self, stored: Sequence[bytes] = (), removed: Sequence[bytes] = ()) -> None:
+        """As note(), and tells Redis; what it does not take is told again later."""
+        self.note(stored, removed)
+        while self._announce_some():
+            pass
 
     def holders(self, identities: Sequence[bytes]) -> list[frozenset[str]]:
         """Of each page, who has it. Nobody where Redis cannot say."""
@@ -83,28 +93,58 @@ class Directory:
     def renew(self) -> None:
         """Renews the lease, and the entries that have lived through half of their time: after a
         Redis that lost everything, all are there again after that long."""
-        self._send([(b"SET", _lease_key(self._holder), b"1", b"PX", self._lease_ms)])
-        now = self._clock()
-        oldest_wanted = now - self._entry_ttl_s / 2
+        if not self._send([(b"SET", _lease_key(self._holder), b"1", b"PX", self._lease_ms)]):
+            return
+        oldest_wanted = self._clock() - self._entry_ttl_s / 2
         with self._lock:
-            due = [
-                identity
-                for identity, at in islice(self._announced_at.items(), _MAX_COMMANDS)
-                if at <= oldest_wanted
-            ]
-        if due and self._send(c for identity in due for c in self._entry(identity)):
-            self._mark_announced(due, now)
+            for identity, at in list(islice(self._announced_at.items(), _MAX_PAGES)):
+                if at <= oldest_wanted and identity not in self._unsaid:
+                    del self._announced_at[identity]
+                    self._unsaid[identity] = True
+        self.announce()
 
     def leave(self) -> None:
         """The holder ends: all its entries are nobody's at once."""
         with self._lock:
             self._announced_at.clear()
+            self._unsaid.clear()
         self._send([(b"DEL", _lease_key(self._holder))])
 
-    def _mark_announced(self, identities: Iterable[bytes], now: float) -> None:
+    def _announce_some(self) -> bool:
+        """Whether there is more to say, to a Redis that listens."""
+        said = self._take_unsaid()
+        if not said:
+            return False
+        is_taken = self._send(
+            command
+            for identity, is_held in said.items()
+            for command in (self._entry(identity) if is_held else (self._removal(identity),))
+        )
+        if not is_taken:
+            self._take_back(said)
+        return is_taken
+
+    def _take_unsaid(self) -> dict[bytes, bool]:
+        """Counts as said from now on, so that what is noted meanwhile comes on top of it."""
+        now = self._clock()
         with self._lock:
-            for identity in identities:
-                if self._announced_at.pop(identity, None) is not None:
+            said = dict(islice(self._unsaid.items(), _MAX_PAGES))
+            for identity, is_held in said.items():
+                del self._unsaid[identity]
+                self._announced_at.pop(identity, None)
+                if is_held:
+                    self._announced_at[identity] = now
+        return said
+
+    def _take_back(self, said: dict[bytes, bool]) -> None:
+        now = self._clock()
+        with self._lock:
+            for identity, is_held in said.items():
+                if identity in self._unsaid:  # there is something newer to say
+                    continue
+                self._unsaid[identity] = is_held
+                self._announced_at.pop(identity, None)
+                if not is_held:
                     self._announced_at[identity] = now
 
     def _entry(self, identity: bytes) -> tuple[Command, ...]:

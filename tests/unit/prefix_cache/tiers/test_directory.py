@@ -6,6 +6,7 @@ import pytest
 
 from prefix_cache.tiers.directory import Directory
 from prefix_cache.tiers.redis_calls import RedisCalls
+from prefix_cache.tiers.resp import Command, Reply
 from tests.redis_pages import Clock, open_calls
 from tests.tier_pages import key_of, root_of
 from tests.valkey_server import ValkeyServer
@@ -126,7 +127,7 @@ def test_more_than_one_call_holds_are_announced_and_found(calls: RedisCalls) -> 
     assert a.holders(identities) == [{"a"}] * 2000
     a.time.now += 300
     calls.run([(b"FLUSHALL",)])
-    for _ in range(2):
+    for _ in range(4):
         a.renew()
     assert a.holders(identities) == [{"a"}] * 2000
 
@@ -153,13 +154,58 @@ def test_without_redis_nobody_has_anything_and_all_is_told_later(
 ) -> None:
     a = Holder(calls, "a")
     valkey.stop()
-    a.announce([ONE], [TWO])
+    a.announce([ONE, THREE])
+    a.announce([], [THREE])
     a.renew()
     assert a.holders([ONE, TWO]) == [NOBODY, NOBODY]
     assert a.num_held == 1
     valkey.start()
     with open_calls(valkey.url) as fresh:
         a._calls = fresh
-        a.time.now += 300
         a.renew()
-        assert a.holders([ONE]) == [{"a"}]
+        assert a.holders([ONE, TWO, THREE]) == [{"a"}, NOBODY, NOBODY]
+
+
+def test_what_is_noted_while_redis_is_told_comes_on_top_of_it(calls: RedisCalls) -> None:
+    a = Holder(calls, "a")
+    a.announce([TWO])
+
+    class Noting:
+        """Stands in for the calls: things change while they are made."""
+
+        def run(self, commands: list[Command]) -> list[Reply]:
+            a._calls = calls
+            a.note([TWO], [ONE])
+            return calls.run(commands)
+
+    a._calls = Noting()  # type: ignore[assignment]
+    a.announce([ONE], [TWO])
+    a.renew()
+    assert a.holders([ONE, TWO]) == [NOBODY, {"a"}]
+    assert a.num_held == 1
+
+
+def test_a_long_outage_leaves_no_more_to_say_than_there_is(
+    calls: RedisCalls, valkey: ValkeyServer
+) -> None:
+    a = Holder(calls, "a")
+    a.announce([ONE])
+    valkey.stop()
+    for number in range(3, 1000):
+        identity = key_of(number).identity
+        a.announce([identity])
+        a.announce([], [identity])
+    a.announce([], [ONE])
+    assert (a.num_held, len(a._unsaid)) == (0, 1)
+
+
+def test_what_is_noted_is_told_with_the_next_renewal(calls: RedisCalls) -> None:
+    a = Holder(calls, "a")
+    a.announce([TWO])
+    a.note([ONE, THREE], [TWO])
+    a.note([], [THREE])
+    assert a.num_held == 1
+    assert calls.run([(b"EXISTS", a._key(ONE), a._key(TWO))]) == [1]
+    a.renew()
+    assert a.holders([ONE, TWO, THREE]) == [{"a"}, NOBODY, NOBODY]
+    assert a.num_held == 1
