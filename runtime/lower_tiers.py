@@ -13,6 +13,7 @@ from prefix_cache import PrefixCache
 from prefix_cache.tiers.tier import TierLabel
 from runtime.batch import Executor
 from runtime.cache_messages import TierUse
+from runtime.prefix_uses import PrefixUses
 from runtime.promotion import Promotion
 from runtime.request import Request
 from runtime.step_budget import PrefillEstimate
@@ -139,6 +140,7 @@ class LowerTiers:
             on_restored=lambda identities: self._write_behind.take_notes(restored=identities),
             clock=clock,
         )
+        self._prefix_uses = PrefixUses(tiers, page_size=cache.page_size)
         self._uses: tuple[TierUse, ...] = ()
         self._uses_ns: int | None = None
         self._given_up: list[Request] = []
@@ -184,6 +186,11 @@ class LowerTiers:
 
     def drop(self, request: Request) -> None:
         self._promotion.drop(request)
+        submit, first = request.submit, request.sequences[0]
+        if submit.use_cache:
+            self._prefix_uses.note(
+                submit.namespace, first.token_ids, num_cached_tokens=first.num_cached_tokens
+            )
 
     def has_news(self) -> bool:
         return bool(self._given_up) or self._promotion.has_news()

@@ -24,6 +24,8 @@ logger = logging.getLogger(__name__)
 # Pages on their way, in each direction: a prompt of the longest context, and a few.
 MAX_FETCH_BYTES = 512 * 1024 * 1024
 MAX_STORE_BYTES = 64 * 1024 * 1024
+# Of a token id that waits in a queue.
+TOKEN_BYTES = 8
 
 # The store thread shall not take time from the steps. Not SCHED_IDLE, under which it could hold
 # the interpreter's lock, which the engine's loop waits for, and never be run.
@@ -183,6 +185,17 @@ class TierSet:
             self._ring()
 
         return self._storing.add(run, num_bytes=pages.nbytes)
+
+    def touch(self, prefix: Fetch) -> None:
+        """Tells all tiers that these pages were used; nothing where the queue is full."""
+
+        def run() -> None:
+            identities = [key.identity for key in prefix.keys(self.root)]
+            for source in self._sources:
+                if source.tier.is_up:
+                    source.tier.touch(identities)
+
+        self._storing.add(run, num_bytes=TOKEN_BYTES * len(prefix.token_ids))
 
     def wait_for_room(self, num_bytes: int, *, timeout_s: float) -> None:
         """Until so much can be stored, at the latest after that time."""

@@ -18,6 +18,7 @@ class MemoryTier:
         self.max_bytes: int | None = None
         self.pages: dict[bytes, tuple[bytes, bytes]] = {}
         self.calls: list[tuple[str, int]] = []
+        self.touched: list[bytes] = []
         self.is_closed = False
         self._released = threading.Event()
         self._released.set()
@@ -53,6 +54,10 @@ class MemoryTier:
         for page in pages:
             self.pages[page.key.identity] = (page.key.tokens, bytes(page.payload))
         self.counts.num_stored += len(pages)
+
+    def touch(self, identities: Sequence[bytes]) -> None:
+        self.calls.append(("touch", len(identities)))
+        self.touched += identities
 
     def forget(self, identities: Sequence[bytes] | None) -> None:
         for identity in list(self.pages) if identities is None else identities:

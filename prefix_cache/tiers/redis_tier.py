@@ -256,6 +256,11 @@ class RedisTier:
         replies = self._calls.run([self._expire(page.key.identity) for page in pages])
         return [page for page, reply in zip(pages, replies, strict=True) if reply != 1]
 
+    def touch(self, identities: Sequence[bytes]) -> None:
+        """As PageTier says; their time to live begins anew with the next upkeep()."""
+        with self._lock:
+            self._remember(self._touched, identities)
+
     def forget(self, identities: Sequence[bytes] | None) -> None:
         """As PageTier says: they are gone for all replicas."""
         try:

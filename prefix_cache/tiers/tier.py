@@ -85,6 +85,9 @@ class PageTier(Protocol):
     def store(self, pages: Sequence[StoredPage]) -> None:
         """Keeps pages, older ones go; those that it has already are touched."""
 
+    def touch(self, identities: Sequence[bytes]) -> None:
+        """These were used, wherever they were read from: pages of a sequence, the first first."""
+
     def forget(self, identities: Sequence[bytes] | None) -> None:
         """Drops pages; None = all of this model's."""
 

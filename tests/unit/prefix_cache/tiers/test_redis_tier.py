@@ -103,6 +103,17 @@ def test_what_was_used_lives_longer_after_the_next_upkeep(valkey: ValkeyServer) 
     assert unused in range(90, 101)
 
 
+def test_what_was_used_elsewhere_lives_longer_too(valkey: ValkeyServer) -> None:
+    with open_tier(valkey.url, ttl_s=100) as one, open_tier(valkey.url, ttl_s=900) as other:
+        one.store(PAGES[:2])
+        other.touch([KEYS[0].identity, KEYS[4].identity])
+        other.upkeep()
+        assert other.count_leading(KEYS[4:]) == 0
+    used, unused = send(valkey, (b"TTL", name_of(0)), (b"TTL", name_of(1)))
+    assert used in range(890, 901)
+    assert unused in range(90, 101)
+
+
 @pytest.mark.parametrize(
     ("reason", "value"),
     [
