@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from prefix_cache.children import is_superseded
-from prefix_cache.node import Node, Root
+from prefix_cache.node import PAGE_ID_BYTES, Node, PartialLeaf, Root
 from prefix_cache.packed_tokens import TOKEN_BYTES
 from prefix_cache.tree import RadixTree, descendants
 
@@ -48,21 +48,24 @@ def _check_roots(tree: RadixTree) -> None:
 def _check_node(node: Node, page_bytes: int) -> None:
     assert node.parent is not None
     assert node.root is node.parent.root, "a node has another root than its parent"
-    assert node.num_pages == -(-len(node.tokens) // page_bytes) > 0, "tokens and pages differ"
     _check_children(node, page_bytes)
-    if len(node.tokens) % page_bytes:
-        assert node.num_pages == 1, "a partial page inside an edge"
+    if isinstance(node, PartialLeaf):
+        assert 0 < len(node.edge) < page_bytes, "a partial page that is full or empty"
         assert not node.children, "a partial page with children"
         superseded = is_superseded(node.parent.children, node)
         assert node.num_locks or not superseded, "an unlocked superseded leaf was kept"
+    else:
+        num_bytes = page_bytes + PAGE_ID_BYTES
+        assert len(node.edge) // num_bytes, "an edge without pages"
+        assert len(node.edge) % num_bytes == 0, "an edge that does not end with a page"
 
 
 def _check_children(node: Node, page_bytes: int) -> None:
     children = list(node.children)
     assert all(child.parent is node for child in children), "a child has another parent"
     assert len(node.children) == len(children), "the counter of children is wrong"
-    assert children or node.children == (), "an empty list of children was kept"
-    first_pages = [child.tokens[:page_bytes] for child in children]
+    assert children or node.children == (), "an empty container of children was kept"
+    first_pages = [child.edge[:page_bytes] for child in children]
     assert first_pages == sorted(set(first_pages)), "children are not sorted, or not distinct"
 
 

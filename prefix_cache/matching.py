@@ -35,33 +35,32 @@ class Match:
         return unpack_page_ids(self.packed_page_ids)
 
 
-def find_match(
-    root: Root | None, token_ids: Sequence[int], *, num_tokens: int, page_size: int
-) -> Match:
+def find_match(root: Root, token_ids: Sequence[int], num_tokens: int) -> Match:
     """Of the first `num_tokens` tokens. Edges are compared whole, children found by halving."""
     match = Match()
-    if root is None:
-        return match
     query = TokenQuery(token_ids, num_tokens)
-    page_bytes = page_size * TOKEN_BYTES
+    page_bytes = root.page_bytes
     node: Node = root
     start, page_ids = 0, []
     while node.children:
         page = query.page_at(start, page_bytes)
         _, child = around(node.children, page)
-        if child is None or len(page) < page_bytes or not child.tokens.startswith(page):
+        if child is None or len(page) < page_bytes or not child.edge.startswith(page):
             match.tail_node, match.num_tail_tokens = closest(node.children, page)
             break
-        edge = child.tokens
-        num_equal = page_bytes if len(edge) == page_bytes else query.num_equal_bytes(start, edge)
+        edge = child.edge
+        num_edge_bytes = len(edge) // (page_bytes + PAGE_ID_BYTES) * page_bytes
+        num_equal = page_bytes
+        if num_edge_bytes > page_bytes:
+            num_equal = query.num_equal_bytes(start, edge, num_edge_bytes)
         match.node, match.num_node_pages = child, num_equal // page_bytes
-        if num_equal < len(edge):
-            page_ids.append(child.packed_page_ids[: match.num_node_pages * PAGE_ID_BYTES])
+        num_id_bytes = match.num_node_pages * PAGE_ID_BYTES
+        page_ids.append(edge[num_edge_bytes : num_edge_bytes + num_id_bytes])
+        if num_equal < num_edge_bytes:
             match.num_tail_tokens = num_equal % page_bytes // TOKEN_BYTES
-            match.tail_node = child if match.num_tail_tokens else None
-            match.tail_index = match.num_node_pages if match.num_tail_tokens else 0
+            if match.num_tail_tokens:
+                match.tail_node, match.tail_index = child, match.num_node_pages
             break
-        page_ids.append(child.packed_page_ids)
         start += num_equal
         node = child
     match.packed_page_ids = b"".join(page_ids)

@@ -65,15 +65,16 @@ class TokenQuery:
             pass
         return self.packed[start : start + page_bytes]
 
-    def num_equal_bytes(self, start: int, edge: bytes) -> int:
-        """How many bytes of whole tokens `edge` and the query from `start` on begin with."""
+    def num_equal_bytes(self, start: int, edge: bytes, num_edge_bytes: int) -> int:
+        """How many bytes of whole tokens the query from `start` on has in common with the first
+        `num_edge_bytes` of `edge`."""
         done = 0
         while True:
-            end = min(len(self.packed) - start, len(edge))
+            end = min(len(self.packed) - start, num_edge_bytes)
             ours, theirs = self.packed[start + done : start + end], edge[done:end]
             if ours != theirs:
                 return done + common_bytes(ours, theirs)
-            if end == len(edge) or not self._pack_more():
+            if end == num_edge_bytes or not self._pack_more():
                 return end
             done = end
 

@@ -38,28 +38,25 @@ class PageLedger:
         if self._notes is not None:
             self._notes.enter(namespace, before, pages=pages, page_ids=page_ids)
 
-    def left(self, tokens: bytes, page_ids: list[int]) -> None:
-        """A run of pages is out of the tree."""
-        if self._notes is not None and len(tokens) >= self._page_bytes:
-            self._notes.leave(page_ids)
-
     def evicted(
         self,
         namespace: bytes,
         before: int | None,
         *,
-        tokens: bytes,
-        num_pages: int,
+        first_page: bytes,
+        page_ids: list[int],
         cause: Cause,
         for_owner: str,
     ) -> None:
-        """The run that begins behind page `before` was given up."""
+        """The run that begins behind page `before` is about to be given up."""
         if self._observer is not None and self._keys is not None:
             self._observer.evicted(
                 namespace,
                 self._keys.behind(namespace, before),
-                first_page=tokens[: self._page_bytes],
-                num_pages=num_pages,
+                first_page=first_page,
+                num_pages=len(page_ids),
                 cause=cause,
                 for_owner=for_owner,
             )
+        if self._notes is not None and len(first_page) == self._page_bytes:
+            self._notes.leave(page_ids)

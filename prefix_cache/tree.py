@@ -11,18 +11,24 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from prefix_cache.children import (
-    added,
-    has_extension,
+    child_with,
     is_superseded,
     longest_prefix,
-    removed,
-    replace,
-    with_page,
+    with_child,
+    with_replaced,
+    without_child,
 )
 from prefix_cache.eviction import EvictionOrder
 from prefix_cache.expiries import Pin
 from prefix_cache.matching import Match, find_match
-from prefix_cache.node import PAGE_ID_BYTES, Node, Root, pack_page_ids, unpack_page_ids
+from prefix_cache.node import (
+    PAGE_ID_BYTES,
+    Node,
+    PartialLeaf,
+    Root,
+    pack_page_ids,
+    unpack_page_ids,
+)
 from prefix_cache.observer import Cause
 from prefix_cache.owners import OwnerPages, Owners
 from prefix_cache.packed_tokens import TOKEN_BYTES, common_bytes
@@ -72,9 +78,8 @@ class RadixTree:
 
     def match(self, namespace: bytes, token_ids: Sequence[int], num_tokens: int) -> Match:
         """The longest match of the first `num_tokens` tokens. Changes nothing, no clock either."""
-        return find_match(
-            self.roots.get(namespace), token_ids, num_tokens=num_tokens, page_size=self.page_size
-        )
+        root = self.roots.get(namespace)
+        return Match() if root is None else find_match(root, token_ids, num_tokens)
 
     # Locking
 
@@ -109,7 +114,7 @@ class RadixTree:
         if node.num_locks or node.children:
             return []
         self.order.add(node)
-        if not self._is_partial(node) or not is_superseded(_parent_of(node).children, node):
+        if not isinstance(node, PartialLeaf) or not is_superseded(_parent_of(node).children, node):
             return []
         page_ids = node.page_ids
         self._detach(node)
@@ -137,14 +142,15 @@ class RadixTree:
         start = 0
         parent = node or self._root(namespace, owner)
         while start < len(tokens):
-            child = with_page(parent.children, tokens[start : start + size])
+            child = child_with(parent.children, tokens[start : start + size])
             if child is None:
                 break
-            ours = tokens[start : start + len(child.tokens)]
-            parent = self._split(child, common_bytes(child.tokens, ours) // size)
+            theirs = child.tokens
+            num_equal = common_bytes(theirs, tokens[start : start + len(theirs)]) // size
+            parent = self._split(child, num_equal)
             self._lock_edge(parent)
             done += parent.page_ids
-            start += len(parent.tokens)
+            start += num_equal * size
         freed, new_ids = page_ids[: len(done)], page_ids[len(done) :]
         if new_ids:
             freed += self._drop_prefix_leaf(parent, tokens[start : start + size])
@@ -157,11 +163,11 @@ class RadixTree:
         """Inserts an unlocked leaf of one partial page below `node`; returns the pages freed."""
         assert 0 < len(tokens) < self._page_bytes
         parent = node or self._root(namespace, owner)
-        if has_extension(parent.children, tokens):
+        if child_with(parent.children, tokens) is not None:
             return [page_id]
         freed = self._drop_prefix_leaf(parent, tokens)
         self._tick()
-        self.order.add(self._add_child(parent, tokens, [page_id]))
+        self.order.add(self._add_child(parent, PartialLeaf(parent, tokens, page_id)))
         return freed
 
     # Pinning
@@ -246,7 +252,7 @@ class RadixTree:
         if node.num_locks == 0:
             self.num_locked_pages += node.num_pages
             if not node.children:
-                self.order.discard(node)
+                self.order.remove(node)
         node.num_locks += 1
         node.last_used = self._clock
 
@@ -267,15 +273,13 @@ class RadixTree:
             return node
         assert 0 < num_pages < node.num_pages
         parent = _parent_of(node)
-        num_bytes, num_id_bytes = num_pages * self._page_bytes, num_pages * PAGE_ID_BYTES
-        upper = Node(parent, node.tokens[:num_bytes], node.packed_page_ids[:num_id_bytes])
+        upper = Node(parent, node.cut(0, num_pages))
         upper.num_locks, upper.last_used = node.num_locks, node.last_used
         upper.num_hits = node.num_hits
-        replace(parent.children, node, upper)
-        node.tokens = node.tokens[num_bytes:]
-        node.packed_page_ids = node.packed_page_ids[num_id_bytes:]
+        parent.children = with_replaced(parent.children, node, upper)
+        node.edge = node.cut(num_pages, node.num_pages)
         node.parent = upper
-        upper.children = [node]
+        upper.children = (node,)
         self.pins.split(upper, node)
         return upper
 
@@ -297,20 +301,20 @@ class RadixTree:
                 parent.root.namespace, _last_page(parent), tokens=tokens, page_ids=page_ids
             )
         if parent.num_locks != 1 or parent.children or self.pins.is_pinned(parent):
-            parent = self._add_child(parent, tokens, page_ids)
-            parent.num_locks, self.num_locked_pages = 1, self.num_locked_pages + len(page_ids)
-            return parent
-        parent.tokens += tokens
-        parent.packed_page_ids += pack_page_ids(page_ids)
-        self._count(parent.root.pages, len(page_ids))
+            parent = self._add_child(parent, Node(parent, tokens + pack_page_ids(page_ids)))
+            parent.num_locks = 1
+        else:
+            page_ids_there = parent.packed_page_ids
+            parent.edge = parent.tokens + tokens + page_ids_there + pack_page_ids(page_ids)
+            self._count(parent.root.pages, len(page_ids))
         self.num_locked_pages += len(page_ids)
         return parent
 
-    def _add_child(self, parent: Node, tokens: bytes, page_ids: list[int]) -> Node:
-        assert not has_extension(parent.children, tokens[: self._page_bytes]), "a page twice"
-        child = Node(parent, tokens, pack_page_ids(page_ids))
+    def _add_child(self, parent: Node, child: Node) -> Node:
+        first_page = child.edge[: self._page_bytes]
+        assert child_with(parent.children, first_page) is None, "two children with one first page"
         child.last_used = self._clock
-        parent.children = added(parent.children, child)
+        parent.children = with_child(parent.children, child)
         self._count(parent.root.pages, child.num_pages)
         return child
 
@@ -328,22 +332,22 @@ class RadixTree:
 
     def _give_up(self, leaf: Node, num_pages: int, *, cause: Cause, for_owner: str) -> list[int]:
         """Evicts at most that many pages from the end of an unlocked leaf."""
-        num_left = max(0, leaf.num_pages - num_pages)
-        tokens = leaf.tokens[num_left * self._page_bytes :]
-        page_ids = unpack_page_ids(leaf.packed_page_ids[num_left * PAGE_ID_BYTES :])
+        page_ids = leaf.page_ids
+        num_left = max(0, len(page_ids) - num_pages)
+        before = page_ids[num_left - 1] if num_left else None
+        del page_ids[:num_left]
         if self._ledger is not None:
+            start = num_left * self._page_bytes
             self._ledger.evicted(
                 leaf.root.namespace,
-                _page_before(leaf, num_left),
-                tokens=tokens,
-                num_pages=len(page_ids),
+                before if num_left else _last_page(_parent_of(leaf)),
+                first_page=leaf.edge[start : start + self._page_bytes],
+                page_ids=page_ids,
                 cause=cause,
                 for_owner=for_owner,
             )
-            self._ledger.left(tokens, page_ids)
         if num_left:
-            leaf.tokens = leaf.tokens[: num_left * self._page_bytes]
-            leaf.packed_page_ids = leaf.packed_page_ids[: num_left * PAGE_ID_BYTES]
+            leaf.edge = leaf.cut(0, num_left)
             self.pins.shortened(leaf, len(page_ids))
             self._count(leaf.root.pages, -len(page_ids))
         else:
@@ -365,9 +369,10 @@ class RadixTree:
     def _unlink(self, leaf: Node) -> None:
         assert leaf.num_locks == len(leaf.children) == 0
         parent = _parent_of(leaf)
-        self.order.discard(leaf)
-        self.pins.removed(leaf)
-        parent.children = removed(parent.children, leaf)
+        self.order.remove(leaf)
+        if self.pins.num_pages:
+            self.pins.removed(leaf)
+        parent.children = without_child(parent.children, leaf)
         leaf.parent = None
         self._count(leaf.root.pages, -leaf.num_pages)
 
@@ -379,11 +384,10 @@ class RadixTree:
         root = self.roots.get(namespace)
         if root is None:
             pages = self.owners.of(owner)
-            root = self.roots[namespace] = pages.roots[namespace] = Root(namespace, pages)
+            root = self.roots[namespace] = pages.roots[namespace] = Root(
+                namespace, pages, page_bytes=self._page_bytes
+            )
         return root
-
-    def _is_partial(self, node: Node) -> bool:
-        return len(node.tokens) < self._page_bytes
 
 
 def descendants(root: Node) -> Iterator[Node]:
@@ -409,13 +413,5 @@ def _parent_of(node: Node) -> Node:
 
 
 def _last_page(node: Node) -> int | None:
-    """The last page of the path to a node; None where that is empty."""
-    return _page_before(node, node.num_pages)
-
-
-def _page_before(node: Node, index: int) -> int | None:
-    """The page before page `index` of the node's edge, in this or in the edge above."""
-    packed = node.packed_page_ids[: index * PAGE_ID_BYTES]
-    if not packed and node.parent is not None:
-        packed = node.parent.packed_page_ids
-    return unpack_page_ids(packed[-PAGE_ID_BYTES:])[0] if packed else None
+    """The page that a node's edge ends with; None for a root."""
+    return unpack_page_ids(node.edge[-PAGE_ID_BYTES:])[0] if node.edge else None
