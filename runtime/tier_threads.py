@@ -112,8 +112,9 @@ class TierSet:
         self.root = root
         self._ring = ring
         self._num_forgotten = 0
+        self._is_closed = False
         self._fetcher = TierFetcher(
-            self._sources, codec, root=root, keep_above=self._keep_above, ring=ring
+            self._sources, codec, root=root, keep_above=self._keep_above, ring=self._ring_loop
         )
         self._fetching = JobThread("tier fetch", max_bytes=MAX_FETCH_BYTES)
         self._storing = JobThread("tier store", max_bytes=MAX_STORE_BYTES, niceness=STORE_NICENESS)
@@ -182,7 +183,7 @@ class TierSet:
             ]
             self._count_dropped("not_finite", len(keys) - len(stored))
             self._store(self._sources, stored)
-            self._ring()
+            self._ring_loop()
 
         return self._storing.add(run, num_bytes=pages.nbytes)
 
@@ -229,11 +230,17 @@ class TierSet:
         """Stores what waits for it, within that time; then the tiers are closed, but for those
         that a thread is still in."""
         until_s = time.monotonic() + timeout_s
+        self._is_closed = True
         has_stored = self._storing.close(timeout_s=timeout_s)
         has_fetched = self._fetching.close(timeout_s=max(0.0, until_s - time.monotonic()))
         if has_stored and has_fetched:
             for source in self._sources:
                 source.tier.close()
+
+    def _ring_loop(self) -> None:
+        """Nobody listens any more after close(), which a thread may outlast."""
+        if not self._is_closed:
+            self._ring()
 
     def _count(self, keys: Sequence[PageKey]) -> dict[TierLabel, int]:
         counts: dict[TierLabel, int] = {}

@@ -9,12 +9,12 @@ from prefix_cache.identity import page_identities, stored_root, tenant_root
 from prefix_cache.tiers.disk_tier import DiskTier
 from prefix_cache.tiers.page_file import encoded_len
 from prefix_cache.tiers.tier import PageKey
-from runtime import prefix_uses
+from runtime import lower_tiers, prefix_uses
 from runtime.kv_codec import CODEC_VERSION
 from tests.engine_harness import PAGE_SIZE, VOCAB_SIZE, make_submit
 from tests.fake_executor import FakeExecutor
 from tests.memory_tier import MemoryTier
-from tests.tiered_engine import TieredEngine
+from tests.tiered_engine import WAIT_S, TieredEngine
 
 PROMPT = [(5 * i + i * i) % 90 for i in range(6 * PAGE_SIZE + 3)]
 ROOT = stored_root(b"root", "raw", CODEC_VERSION)
@@ -86,3 +86,22 @@ def test_on_disk_a_prefix_in_use_outlives_newer_ones(
     assert disk.counts.num_stored == 6 * 6
     assert disk.count_leading(keys) == 6
     engine.close()
+
+
+def test_a_tier_that_outlasts_the_engine_rings_nobody(
+    engine: TieredEngine, tier: MemoryTier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What listened is closed by then, and its descriptor may be another file's."""
+    monkeypatch.setattr(lower_tiers, "FLUSH_S", 0.01)
+    tier.hold()
+    engine.submit(make_submit("waits", PROMPT))
+    engine.step()
+    engine.close()
+    assert not tier.is_closed
+    engine.rung.clear()
+    tier.release()
+    fetching = engine.tier_set._fetching._thread
+    fetching.join(WAIT_S)
+    assert not fetching.is_alive()
+    assert tier.num_calls("count") == 1
+    assert not engine.rung.is_set()
