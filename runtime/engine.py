@@ -83,15 +83,6 @@ class Engine:
             self._rules, vocab_size=info.vocab_size, max_rows=config.max_running
         )
         self._sampling = StepSampling(executor, planner, tries_first=info.device == "cpu")
-        limits = SchedulerLimits(
-            page_size=info.page_size,
-            max_running=config.max_running,
-            max_step_tokens=config.max_step_tokens,
-            num_watermark_pages=math.ceil(config.watermark * info.num_pages),
-            max_model_len=self._max_model_len,
-            max_overtaking_ns=round(config.max_overtaking_s * 1e9),
-            page_bytes=info.page_bytes,
-        )
         step_budget = StepBudget(config.max_step_tokens)
         self._tiers: Tiering = NoTiers()
         if tiers is not None:
@@ -109,7 +100,7 @@ class Engine:
         )
         self._scheduler = Scheduler(
             cache,
-            limits,
+            _limits(config, info, max_model_len=self._max_model_len),
             step_budget=step_budget,
             counters=self._counters,
             clock=clock,
@@ -408,6 +399,18 @@ class Engine:
     def _drop_build(self, request: Request) -> None:
         if self._grammar is not None and request.build is not None:
             self._grammar.drop(request.build)
+
+
+def _limits(config: RuntimeConfig, info: EngineInfo, *, max_model_len: int) -> SchedulerLimits:
+    return SchedulerLimits(
+        page_size=info.page_size,
+        max_running=config.max_running,
+        max_step_tokens=config.max_step_tokens,
+        num_watermark_pages=math.ceil(config.watermark * info.num_pages),
+        max_model_len=max_model_len,
+        max_overtaking_ns=round(config.max_overtaking_s * 1e9),
+        page_bytes=info.page_bytes,
+    )
 
 
 def _constraint_fault(error: ConstraintFailed | GrammarError) -> EngineFault:
