@@ -70,7 +70,7 @@ def state_lines(state: CacheState, terminal: Terminal) -> Iterator[str]:
         rates = " | ".join(map(_hit_rate, state.hit_rates))
         yield f"  hits       {rates}"
     for owner in state.owners:
-        yield from _owner_lines(owner, terminal)
+        yield from _owner_lines(owner, terminal, has_rates=len(state.owners) > 1)
     if state.hottest:
         yield ""
         yield terminal.bold("hottest prefixes")
@@ -120,7 +120,7 @@ def explanation_lines(told: CacheExplanation, terminal: Terminal) -> Iterator[st
         return
     room = max(terminal.width - 24, _MIN_TEXT_WIDTH)
     before = harmless(difference.before, is_plain=terminal.is_plain)
-    yield f"  both       {last_cells(before, room)}"
+    yield f"  both       {last_cells(before, room) or '(nothing)'}"
     yield f"  prompt     {_side(difference.prompt, terminal, room)}"
     cached = difference.cached
     yield f"  cached     {'(nothing)' if cached is None else _side(cached, terminal, room)}"
@@ -233,13 +233,13 @@ def _tier_line(tier: TierState, terminal: Terminal) -> str:
     )
 
 
-def _owner_lines(owner: OwnerState, terminal: Terminal) -> Iterator[str]:
+def _owner_lines(owner: OwnerState, terminal: Terminal, *, has_rates: bool) -> Iterator[str]:
     name = "own" if owner.is_own else owner.owner[:_OWNER_WIDTH]
     pinned = f", {owner.pinned_pages:,} pinned" if owner.pinned_pages else ""
     quota = f", quota {owner.quota_pages:,}" if owner.quota_pages is not None else ""
     yield f"  {name:<10} {owner.pages:,} pages, {size(owner.bytes)}{pinned}{quota}"
     rates = " | ".join(map(_hit_rate, owner.hit_rates))
-    if rates:
+    if has_rates and rates:
         yield terminal.dim(f"             hits: {rates}")
 
 

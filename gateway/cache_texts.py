@@ -160,10 +160,10 @@ def _sentences(
     if reason is None:
         return " ".join([*told, "That is all that can be found."])
     told.append(_SENTENCES[reason])
-    if difference is not None:
-        told.append(_where(difference))
     if evicted:
         told.append(evicted)
+    if difference is not None:
+        told.append(_where(difference))
     return " ".join(told)
 
 

@@ -147,6 +147,7 @@ def test_a_key_sees_its_own_pages_of_the_pool() -> None:
     text = "\n".join(state_lines(own, PLAIN))
     assert "tiny, this key's" in text
     assert "50 of 100 pages cached" in text
+    assert "92.5" not in text  # with one owner its rates are those above
     assert "evicted" not in text
 
 
