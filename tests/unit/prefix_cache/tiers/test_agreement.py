@@ -187,6 +187,10 @@ def test_a_server_that_differs_is_told_at_its_start(valkey: ValkeyServer) -> Non
         open_real(valkey.url, ROOT)
         with pytest.raises(Disagreement, match="differ in root"):
             open_real(valkey.url, root_of("another"))
+        with open_calls(valkey.url) as calls:
+            (clients,) = calls.run([(b"CLIENT", b"LIST")])
+    assert isinstance(clients, bytes)
+    assert clients.count(b" addr=") == 2  # nothing of the refused one is left
 
 
 def test_a_server_starts_without_its_redis(caplog: pytest.LogCaptureFixture) -> None:

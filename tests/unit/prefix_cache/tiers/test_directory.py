@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from prefix_cache.tiers.directory import Directory
-from prefix_cache.tiers.redis_calls import RedisCalls
+from prefix_cache.tiers.redis_calls import RedisCalls, RedisUnavailable
 from prefix_cache.tiers.resp import Command, Reply
 from tests.redis_pages import Clock, open_calls
 from tests.tier_pages import key_of, root_of
@@ -183,6 +183,32 @@ def test_what_is_noted_while_redis_is_told_comes_on_top_of_it(calls: RedisCalls)
     a.renew()
     assert a.holders([ONE, TWO]) == [NOBODY, {"a"}]
     assert a.num_held == 1
+
+
+def test_what_is_noted_while_redis_fails_is_newer_than_what_it_was_told(
+    calls: RedisCalls,
+) -> None:
+    a = Holder(calls, "a")
+
+    class Failing:
+        def run(self, _: list[Command]) -> list[Reply]:
+            a._calls = calls
+            a.note([], [ONE])
+            raise RedisUnavailable("timeout", "no answer")
+
+    a._calls = Failing()  # type: ignore[assignment]
+    a.announce([ONE])
+    a.renew()
+    assert (a.holders([ONE]), a.num_held) == ([NOBODY], 0)
+
+
+def test_a_page_that_is_due_and_gone_is_not_renewed(calls: RedisCalls) -> None:
+    a = Holder(calls, "a")
+    a.announce([ONE])
+    a.time.now += 300
+    a.note([], [ONE])
+    a.renew()
+    assert (a.holders([ONE]), a.num_held) == ([NOBODY], 0)
 
 
 def test_a_long_outage_leaves_no_more_to_say_than_there_is(
