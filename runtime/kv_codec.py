@@ -3,10 +3,16 @@
 A payload says nothing of itself: format and version are in the identity it is stored under. Plain
 numpy, called from the tier threads.
 
-int8: blocks of 32 values that lie side by side, each with one float32 scale (greatest magnitude /
-127), as in GGUF's q8_0 but for the scale. In both layouts of pages such a block is of one head: of
-one token, or of a pair of channels over 16 tokens (keys) or 16 channels of two tokens (values) in
-the native one. MEASURED
+int8: blocks of 32 values that lie side by side, each with one float16 scale (greatest magnitude /
+127), as in GGUF's q8_0: 53 % of the bytes. In both layouts of pages such a block is of one head: of
+one token, or, in the native one, of two channels of 16 tokens (keys) or 16 channels of two tokens
+(values). SmolLM2-135M, 1,024 tokens of cached context, 128 tokens behind it, six places of a novel;
+logits differ by (relative to their spread), and the best token is the same for:
+
+    computed in float32, 32 values a scale   0.42 %  99.6 %   (bfloat16 for float32: 0.15 %)
+    ... 128 values, 1,024 (head and page)    1.1 %   98.4 %   1.4 %, 98.2 %
+    native step, 32 values a scale           3.1 %   95.7 %   (the last bit of each value turned at
+                                                              random: 3.0 %, 95.2 %)
 """
 
 from collections.abc import Sequence
@@ -69,11 +75,11 @@ class RawCodec:
 
 
 class Int8Codec:
-    """A payload: the scales of all blocks, [B] float32, then their levels, [B, 32] int8."""
+    """A payload: the scales of all blocks, [B] float16, then their levels, [B, 32] int8."""
 
     def __init__(self, page_bytes: int) -> None:
         self._num_blocks = page_bytes // (2 * BLOCK_LEN)
-        self._scale_bytes = 4 * self._num_blocks
+        self._scale_bytes = 2 * self._num_blocks
         self.payload_bytes = self._scale_bytes + self._num_blocks * BLOCK_LEN
 
     def encode(self, pages: PageBytes) -> list[bytes | None]:
@@ -83,20 +89,26 @@ class Int8Codec:
         stacked = _stack(payloads, self.payload_bytes)
         pages = np.empty((len(payloads), self._num_blocks * BLOCK_LEN), np.uint16)
         for page, payload in zip(pages, stacked, strict=True):
-            scales = payload[: self._scale_bytes].view(np.float32)
+            scales = payload[: self._scale_bytes].view(np.float16).astype(np.float32)
             levels = payload[self._scale_bytes :].view(np.int8).reshape(-1, BLOCK_LEN)
             page[:] = _to_bfloat16(levels * scales[:, None])
         return pages.view(np.uint8)
 
     def _encode(self, page: PageBytes) -> bytes | None:
-        """None for a page with a value that is not finite."""
+        """None for a page with a value that is not finite, or too large for a scale."""
         blocks = _from_bfloat16(page.view(np.uint16)).reshape(-1, BLOCK_LEN)
-        scales = np.maximum(blocks.max(1), -blocks.min(1)) / np.float32(_MAX_LEVEL)
+        greatest = np.maximum(blocks.max(1), -blocks.min(1))
+        with np.errstate(over="ignore"):
+            scales = (greatest / np.float32(_MAX_LEVEL)).astype(np.float16)
         if not np.isfinite(scales).all():
             return None
-        safe = np.where(scales > 0, scales, np.float32(1))
-        levels: npt.NDArray[np.int8] = np.rint(blocks / safe[:, None]).astype(np.int8)
-        return bytes(scales.tobytes() + levels.tobytes())
+        used = scales.astype(np.float32)
+        used[used == 0] = np.inf
+        np.divide(blocks, used[:, None], out=blocks)
+        np.rint(blocks, out=blocks)
+        # The scale was rounded, so that a level may come out beyond the last.
+        np.clip(blocks, -_MAX_LEVEL, _MAX_LEVEL, out=blocks)
+        return bytes(scales.tobytes() + blocks.astype(np.int8).tobytes())
 
 
 def _stack(payloads: Sequence[Payload], payload_bytes: int) -> PageBytes:

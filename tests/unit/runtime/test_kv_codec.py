@@ -1,0 +1,93 @@
+"""Payloads of the lower tiers: what comes back of what was written."""
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from runtime.errors import ConfigError
+from runtime.kv_codec import BLOCK_LEN, make_codec
+
+NUM_VALUES = 20 * BLOCK_LEN
+PAGE_BYTES = 2 * NUM_VALUES
+
+
+def bfloat16_pages(values: npt.NDArray[np.float32]) -> npt.NDArray[np.uint8]:
+    """values: [P, N], those that bfloat16 holds exactly."""
+    return (values.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16).view(np.uint8)
+
+
+def floats(pages: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
+    return (pages.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
+
+
+def random_pages(seed: int = 0, *, num_pages: int = 3) -> npt.NDArray[np.uint8]:
+    rng = np.random.default_rng(seed)
+    # Blocks of very different sizes, as keys have them.
+    sizes = np.repeat(10.0 ** rng.uniform(-3, 2, (num_pages, 20)), BLOCK_LEN, axis=1)
+    return bfloat16_pages((sizes * rng.standard_normal((num_pages, NUM_VALUES))).astype(np.float32))
+
+
+def test_raw_is_every_byte() -> None:
+    codec = make_codec("raw", page_bytes=PAGE_BYTES, dtype="float32")
+    pages = random_pages()
+    payloads = codec.encode(pages)
+    assert [len(one or b"") for one in payloads] == [codec.payload_bytes] * 3
+    assert np.array_equal(codec.decode([one for one in payloads if one is not None]), pages)
+
+
+def test_int8_is_within_half_a_level_of_each_block() -> None:
+    codec = make_codec("int8", page_bytes=PAGE_BYTES, dtype="bfloat16")
+    pages = random_pages()
+    payloads = [one for one in codec.encode(pages) if one is not None]
+    assert {len(one) for one in payloads} == {codec.payload_bytes}
+    assert codec.payload_bytes / PAGE_BYTES == pytest.approx(34 / 64)
+    before, after = floats(pages), floats(codec.decode(payloads))
+    greatest = np.abs(before).reshape(-1, BLOCK_LEN).max(1)
+    errors = np.abs(after - before).reshape(-1, BLOCK_LEN).max(1)
+    # Half a level, the scale's rounding to 11 bits and the result's to 8.
+    assert (errors <= greatest * (0.5 / 127 + 2**-11 + 2**-8)).all()
+    assert errors.max() > 0
+
+
+def test_int8_keeps_signs_zeros_and_the_greatest_value() -> None:
+    values = np.zeros((1, NUM_VALUES), np.float32)
+    values[0, :4] = 127.0, -127.0, 64.0, -1.0
+    codec = make_codec("int8", page_bytes=PAGE_BYTES, dtype="bfloat16")
+    (payload,) = codec.encode(bfloat16_pages(values))
+    assert payload is not None
+    assert np.array_equal(floats(codec.decode([payload])), values)
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, 3e38])
+def test_a_page_that_int8_cannot_hold_is_not_stored_and_others_are(value: float) -> None:
+    values = np.ones((2, NUM_VALUES), np.float32)
+    values[0, 77] = value
+    codec = make_codec("int8", page_bytes=PAGE_BYTES, dtype="bfloat16")
+    first, second = codec.encode(bfloat16_pages(values))
+    assert first is None
+    assert second is not None
+
+
+def test_decoded_pages_can_be_written_to() -> None:
+    for name in ("raw", "int8"):
+        codec = make_codec(name, page_bytes=PAGE_BYTES, dtype="bfloat16")  # type: ignore[arg-type]
+        (payload,) = codec.encode(random_pages(num_pages=1))
+        assert payload is not None
+        codec.decode([memoryview(payload)])[:] = 0
+
+
+@pytest.mark.parametrize("name", ["raw", "int8"])
+def test_a_payload_of_another_length_is_an_error(name: str) -> None:
+    codec = make_codec(name, page_bytes=PAGE_BYTES, dtype="bfloat16")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=rf"has 5 bytes, not {codec.payload_bytes}"):
+        codec.decode([b"12345"])
+
+
+def test_what_is_exact_is_not_stored_in_int8() -> None:
+    with pytest.raises(ConfigError, match="int8 is not exact, and dtype float32 is"):
+        make_codec("int8", page_bytes=PAGE_BYTES, dtype="float32")
+
+
+def test_pages_that_are_no_whole_blocks_are_not_stored_in_int8() -> None:
+    with pytest.raises(ConfigError, match="multiple of 32 values"):
+        make_codec("int8", page_bytes=PAGE_BYTES + 2, dtype="bfloat16")
