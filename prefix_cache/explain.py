@@ -124,20 +124,18 @@ class CacheExplainer:
     def _is_matched_by(
         self, namespaces: Iterable[bytes], token_ids: Sequence[int], num_matched: int
     ) -> bool:
-        """Whether one of the namespaces has more of the prompt. The first page is compared first:
-        most have nothing in common with it."""
+        """Whether one of the namespaces has at least a page more of the prompt, or all of it. The
+        first page is compared first: what most have in common is a template's beginning."""
         tree, limit = self._cache.tree, len(token_ids) - 1
         num_first = min(limit, self._cache.page_size)
+        num_wanted = min(limit, num_matched + self._cache.page_size)
         num_left = MAX_MATCHED_NAMESPACES
         for namespace in islice(namespaces, MAX_NAMESPACES):
             first = tree.match(namespace, token_ids, num_first)
-            num_common = self._num_matched(first, token_ids)
-            if num_common > num_matched:
-                return True
-            if num_common == num_first and num_left:
+            if self._num_matched(first, token_ids) == num_first and num_left:
                 num_left -= 1
                 match = tree.match(namespace, token_ids, limit)
-                if self._num_matched(match, token_ids) > num_matched:
+                if self._num_matched(match, token_ids) >= num_wanted:
                     return True
         return False
 

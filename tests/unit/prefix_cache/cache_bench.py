@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from prefix_cache import PrefixCache
+from prefix_cache import OutOfPages, PrefixCache
 from prefix_cache.evicted_log import EvictedLog
 from prefix_cache.explain import CacheExplainer, Explanation
 
@@ -22,10 +22,15 @@ class CacheBench:
     def serve(
         self, token_ids: Sequence[int], *, namespace: bytes = SALT, owner: str = OWNER
     ) -> int:
-        """A request from its admission to its end; returns how many tokens were cached."""
+        """A request from its admission to its end; returns how many tokens were cached. Raises
+        OutOfPages where the pool is too small for it."""
         lease = self.cache.acquire(namespace, token_ids, max_tokens=len(token_ids) - 1, owner=owner)
         num_cached = lease.num_cached_tokens
-        self.cache.extend(lease, -(-len(token_ids) // 4) - len(lease.page_ids))
+        try:
+            self.cache.extend(lease, -(-len(token_ids) // 4) - len(lease.page_ids))
+        except OutOfPages:
+            self.cache.release(lease, None)
+            raise
         self.cache.release_tail(lease)
         self.cache.release(lease, token_ids)
         return num_cached

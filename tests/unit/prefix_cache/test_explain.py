@@ -97,6 +97,15 @@ def test_a_prompt_that_only_begins_like_what_was_evicted_was_never_seen() -> Non
     assert bench.explain(CHAT[:3]).reason == "evicted"
 
 
+def test_what_was_evicted_with_less_than_is_cached_is_no_reason() -> None:
+    bench = CacheBench()
+    bench.serve(CHAT[:5])
+    bench.cache.flush()
+    bench.serve([*CHAT[:6], 1])
+    assert bench.explain([*CHAT[:6], 2, 3]).reason == "differs"
+    assert bench.explain([*CHAT[:5], 2, 3]).reason == "differs"
+
+
 def test_what_was_evicted_and_came_back_is_not_told_as_evicted() -> None:
     bench = CacheBench()
     bench.serve(CHAT)
@@ -116,6 +125,17 @@ def test_a_prompt_that_the_same_owner_has_under_another_salt_says_so() -> None:
     bench.serve(CHAT[:6], namespace=b"third")
     assert bench.explain(CHAT[:10], namespace=b"third").reason == "other_salt"
     assert bench.explain(CHAT, namespace=b"salted").reason is None
+
+
+def test_a_namespace_that_has_only_a_few_tokens_more_is_no_reason() -> None:
+    bench = CacheBench()
+    bench.serve(CHAT[:10])
+    bench.serve([*CHAT[:13], 1, 2], namespace=b"salted")
+    assert bench.explain(CHAT).reason == "grows"
+    bench.serve(CHAT[:14], namespace=b"salted")
+    assert bench.explain(CHAT).reason == "other_salt"
+    # Where that is all that can match, a few are enough.
+    assert bench.explain([*CHAT[:12], 7]).reason == "other_salt"
 
 
 def test_another_owners_prompt_is_told_only_to_who_sees_all() -> None:
