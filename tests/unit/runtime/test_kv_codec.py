@@ -4,6 +4,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from runtime.config import CacheFormat
 from runtime.errors import ConfigError
 from runtime.kv_codec import BLOCK_LEN, make_codec
 
@@ -68,17 +69,20 @@ def test_a_page_that_int8_cannot_hold_is_not_stored_and_others_are(value: float)
     assert second is not None
 
 
+FORMATS: tuple[CacheFormat, ...] = ("raw", "int8")
+
+
 def test_decoded_pages_can_be_written_to() -> None:
-    for name in ("raw", "int8"):
-        codec = make_codec(name, page_bytes=PAGE_BYTES, dtype="bfloat16")  # type: ignore[arg-type]
+    for name in FORMATS:
+        codec = make_codec(name, page_bytes=PAGE_BYTES, dtype="bfloat16")
         (payload,) = codec.encode(random_pages(num_pages=1))
         assert payload is not None
         codec.decode([memoryview(payload)])[:] = 0
 
 
-@pytest.mark.parametrize("name", ["raw", "int8"])
-def test_a_payload_of_another_length_is_an_error(name: str) -> None:
-    codec = make_codec(name, page_bytes=PAGE_BYTES, dtype="bfloat16")  # type: ignore[arg-type]
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_payload_of_another_length_is_an_error(name: CacheFormat) -> None:
+    codec = make_codec(name, page_bytes=PAGE_BYTES, dtype="bfloat16")
     with pytest.raises(ValueError, match=rf"has 5 bytes, not {codec.payload_bytes}"):
         codec.decode([b"12345"])
 
