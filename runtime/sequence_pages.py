@@ -52,17 +52,16 @@ class SequencePages:
             sequence.num_computed_tokens = lease.num_shared_tokens
         token_ids = sequence.cacheable_ids()
         if token_ids is not None:
-            self._pin(sequence, lease, token_ids)
+            self._pin(sequence, lease)
         self._cache.release(lease, token_ids)
         sequence.lease = None
 
-    def _pin(self, sequence: Sequence, lease: Lease, token_ids: list[int]) -> None:
-        """All choices have the prompt of the first. While it runs its pages are locked anyway, so
-        that a pin's time begins when it ends."""
+    def _pin(self, sequence: Sequence, lease: Lease) -> None:
+        """Its full pages are in the tree. All choices have the prompt of the first, whose pages are
+        locked while it runs: a pin's time begins when it ends."""
         hints = sequence.request.submit.cache
         if sequence.choice or not hints.pins:
             return
-        self._cache.publish(lease, token_ids)
         now_ns = self._clock()
         for pin in hints.pins:
             until_ns = now_ns + round(pin.ttl_s * _NS)

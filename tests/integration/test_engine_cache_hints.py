@@ -111,13 +111,17 @@ def test_preempted_requests_that_leave_nothing_end_all_the_same() -> None:
 
 
 def test_nobody_waits_for_pages_that_a_leader_will_not_share() -> None:
-    harness = EngineHarness(max_step_tokens=20)
-    harness.submit(make_submit("a", PROMPT, cache=CacheHints(keep_len=32)))
-    harness.submit(make_submit("b", [*PROMPT, 1]))
-    while not harness.is_done("b"):
+    harness = EngineHarness(max_step_tokens=16)
+    harness.submit(make_submit("long", PROMPT * 4, cache=CacheHints(keep_len=32)))
+    for _ in range(2):
         harness.step()
-    assert usage_of(harness.answer("b")).cached_tokens == 32
-    assert harness.answer("b").token_ids == alone(make_submit("b", [*PROMPT, 1]))
+    short = make_submit("short", [*PROMPT[:80], 1])
+    harness.submit(short)
+    harness.step()
+    assert harness.stats.num_running == 2
+    harness.run()
+    assert usage_of(harness.answer("short")).cached_tokens == 32
+    assert harness.answer("short").token_ids == alone(short)
 
 
 def test_cached_and_written_tokens_make_up_a_prompt_that_stays() -> None:
