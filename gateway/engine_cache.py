@@ -3,6 +3,7 @@
 Asks the runtime and makes texts of tokens; which owners may be shown is decided by the asker.
 """
 
+import asyncio
 import secrets
 from collections.abc import Sequence
 from typing import TypeVar
@@ -58,9 +59,10 @@ class EngineCache:
         self, prepared: PreparedGeneration, asker: CacheAsker, *, model: str
     ) -> tuple[CacheExplanation, ...]:
         indexes = range(len(prepared.prompt_token_ids))
-        return tuple(
-            [await self._explain(prepared, index, asker=asker, model=model) for index in indexes]
+        explanations = (
+            self._explain(prepared, index, asker=asker, model=model) for index in indexes
         )
+        return tuple(await asyncio.gather(*explanations))
 
     async def describe(self, asker: CacheAsker, *, model: str, max_nodes: int) -> CacheState:
         own = await self._description(asker.owner, max_nodes)
@@ -105,7 +107,9 @@ class EngineCache:
         difference = self._texts.difference(token_ids, found)
         if difference is not None and isinstance(prompt, ChatPrompt):
             positions = await self._preparation.locate(prompt, token_ids)
-            difference = self._texts.placed(difference, positions.message_at(difference.index))
+            # The template may have to be run some times more.
+            place = await asyncio.to_thread(positions.message_at, difference.index)
+            difference = self._texts.placed(difference, place)
         return explanation_of(
             len(token_ids),
             found.reason,

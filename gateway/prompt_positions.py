@@ -123,13 +123,25 @@ class PromptMap:
         last = len(self._messages) if after is None else after.message
         if before is not None and before.message > last:  # they were put into another order
             return None
-        for index in range(0 if before is None else before.message, last):
-            end = self._message_end(index)
+        index = self._owner_of(place, 0 if before is None else before.message, last)
+        if index is None:
+            return None
+        is_behind_all = index == len(self._messages)
+        return MessagePlace("generation_prompt") if is_behind_all else self._of_message(index)
+
+    def _owner_of(self, place: int, first: int, last: int) -> int | None:
+        """Which message from `first` on the place belongs to, `last` if to none before that one;
+        None where it cannot be told. A template is run some log2 times, however many they are."""
+        while first < last:
+            middle = (first + last) // 2
+            end = self._message_end(middle)
             if end is None:
                 return None
             if place < end:
-                return self._of_message(index)
-        return MessagePlace("generation_prompt") if after is None else self._of_message(last)
+                last = middle
+            else:
+                first = middle + 1
+        return first
 
     def _of_message(self, index: int) -> MessagePlace:
         return MessagePlace("message", index, str(self._messages[index]["role"]))

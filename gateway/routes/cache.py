@@ -56,7 +56,8 @@ class CacheApi:
             generator = fitted(generator, wanted)
         prepared = await self._serving.prepare(request, wanted, generator)
         model = self._serving.name_in_answers(request, name)
-        explanations = await cache.explain(prepared, _asker(request), model=model)
+        with self._serving.place(request):
+            explanations = await cache.explain(prepared, _asker(request), model=model)
         if len(wanted.prompts) > 1:
             return JSONBody(CacheExplanations(explanations))
         return JSONBody(explanations[0])

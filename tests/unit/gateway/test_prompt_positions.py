@@ -193,6 +193,26 @@ async def test_calls_and_tools_belong_to_the_message_they_stand_in(text: str) ->
     assert texts[found.token_end(2) or 0].endswith("</call><|im_end|>\n")
 
 
+async def test_many_messages_without_content_cost_few_renderings() -> None:
+    num_rendered = 0
+
+    class Counted(ChatTemplate):
+        def render(self, *given: Any, **named: Any) -> str:
+            nonlocal num_rendered
+            num_rendered += 1
+            return super().render(*given, **named)
+
+    tokenizer = Tokenizer(byte_assets())
+    encoder = PromptEncoder(tokenizer, Counted(CHATML, {}))
+    prompt = ChatPrompt(tuple(said("user", "") for _ in range(1_000)))
+    ((token_ids),) = await encoder.encode([prompt], PromptLimits(100_000))
+    found = await encoder.locate(prompt, token_ids)
+    num_rendered = 0
+    assert found.message_at(len(token_ids) // 2) == MessagePlace("message", 500, "user")
+    assert num_rendered <= 12
+    encoder.close()
+
+
 async def test_a_prompt_that_is_cut_has_places_for_what_is_left() -> None:
     whole, texts = await located(CHAT)
     cut, _ = await located(CHAT, keep=len(texts) - 1 - 30)
