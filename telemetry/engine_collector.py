@@ -6,7 +6,7 @@ between the last scrape and its death is lost. While the engine is down its gaug
 """
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -14,6 +14,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from telemetry import names
+from telemetry.tier_metrics import TierMetrics, TierUseLike, tier_gauges
 
 
 class EngineStatsLike(Protocol):
@@ -33,6 +34,10 @@ class EngineStatsLike(Protocol):
     def pages_held(self) -> int: ...
     @property
     def pages_total(self) -> int: ...
+    @property
+    def pages_pinned(self) -> int: ...
+    @property
+    def tiers(self) -> Sequence[TierUseLike]: ...
     @property
     def computed_prompt_tokens(self) -> int: ...
     @property
@@ -87,6 +92,7 @@ class EngineCollector(Collector):
         self._lock = threading.Lock()
         self._last = dict.fromkeys((name for name, _, _ in _COUNTERS), 0)
         self._totals = dict(self._last)
+        self._tiers = TierMetrics()
 
     def collect(self) -> Iterator[Metric]:
         stats = self._read()
@@ -100,6 +106,9 @@ class EngineCollector(Collector):
             yield from _gauges(stats)
         for name, text, _ in _COUNTERS:
             yield CounterMetricFamily(name, text, value=self._totals[name])
+        with self._lock:
+            tiers = list(self._tiers.counters())
+        yield from tiers
 
     def describe(self) -> Iterator[Metric]:
         """Nothing is read when the collector is registered."""
@@ -113,6 +122,7 @@ class EngineCollector(Collector):
                 # Less than before: a new incarnation counted all of it.
                 self._totals[name] += value - last if value >= last else value
                 self._last[name] = value
+            self._tiers.advance(stats.tiers)
 
 
 def _gauges(stats: EngineStatsLike) -> Iterator[Metric]:
@@ -137,5 +147,11 @@ def _gauges(stats: EngineStatsLike) -> Iterator[Metric]:
         value=stats.pages_locked,
     )
     yield GaugeMetricFamily(
+        names.METRIC_KV_PAGES_PINNED,
+        "Cached pages that clients have asked to keep, the last to be evicted.",
+        value=stats.pages_pinned,
+    )
+    yield GaugeMetricFamily(
         names.METRIC_KV_PAGES_CAPACITY, "KV pages in the pool.", value=stats.pages_total
     )
+    yield from tier_gauges(stats.tiers)
