@@ -47,9 +47,10 @@ class EvictionOrder:
 
     def remove(self, leaf: Node) -> None:
         """The leaf is about to be locked, or to leave the tree."""
-        self.all.of(leaf).remove(leaf)
-        if (own := self._own(leaf)) is not None:
-            own.of(leaf).remove(leaf)
+        is_pinned = Pins.is_pinned(leaf)
+        (self.all.pinned if is_pinned else self.all.normal).remove(leaf)
+        if self.of_owner and (own := self._own(leaf)) is not None:
+            (own.pinned if is_pinned else own.normal).remove(leaf)
 
     def unpin(self, leaf: Node) -> None:
         """The leaf has just lost its last pin: it keeps its place by use, among the others."""

@@ -59,7 +59,9 @@ class Node:
 
     @property
     def page_ids(self) -> list[int]:
-        return unpack_page_ids(self.packed_page_ids)
+        page_bytes = self.root.page_bytes
+        num_pages = len(self.edge) // (page_bytes + PAGE_ID_BYTES)
+        return array("I", self.edge[num_pages * page_bytes :]).tolist()
 
     @property
     def is_evictable(self) -> bool:
@@ -95,6 +97,10 @@ class PartialLeaf(Node):
     def __init__(self, parent: Node, tokens: bytes, page_id: int) -> None:
         super().__init__(parent, tokens)
         self.page_id = page_id
+
+    @property
+    def page_ids(self) -> list[int]:
+        return [self.page_id]
 
     @property
     def num_pages(self) -> int:

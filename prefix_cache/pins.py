@@ -81,9 +81,9 @@ class Pins:
     def removed(self, leaf: Node) -> None:
         """The leaf, still with its parent, is about to leave the tree."""
         pages, parent = leaf.root.pages, leaf.parent
-        pins = pages.pins_of.pop(leaf, None)
-        if pins is None:
+        if leaf not in pages.pins_of:
             return
+        pins = pages.pins_of.pop(leaf)
         self._count(pages, -leaf.num_pages)
         for pin in pins:
             assert pin.node is leaf, "a pin on a leaf ends elsewhere"

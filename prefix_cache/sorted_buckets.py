@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar
 
 # A change in one list of 60,000 would move half of its places, some 10 us. Shorter buckets make
 # more of the search run in `_lasts`, where keys lie together: 1 us at 60,000 items in all.
-MAX_BUCKET = 128
+MAX_BUCKET = 64
 
 T = TypeVar("T")
 

@@ -333,14 +333,17 @@ class RadixTree:
     def _give_up(self, leaf: Node, num_pages: int, *, cause: Cause, for_owner: str) -> list[int]:
         """Evicts at most that many pages from the end of an unlocked leaf."""
         page_ids = leaf.page_ids
-        num_left = max(0, len(page_ids) - num_pages)
-        before = page_ids[num_left - 1] if num_left else None
-        del page_ids[:num_left]
+        num_left = len(page_ids) - num_pages
+        if num_left > 0:
+            before: int | None = page_ids[num_left - 1]
+            del page_ids[:num_left]
+        else:
+            num_left, before = 0, _last_page(_parent_of(leaf))
         if self._ledger is not None:
             start = num_left * self._page_bytes
             self._ledger.evicted(
                 leaf.root.namespace,
-                before if num_left else _last_page(_parent_of(leaf)),
+                before,
                 first_page=leaf.edge[start : start + self._page_bytes],
                 page_ids=page_ids,
                 cause=cause,
@@ -367,11 +370,10 @@ class RadixTree:
             self.order.add(parent)
 
     def _unlink(self, leaf: Node) -> None:
-        assert leaf.num_locks == len(leaf.children) == 0
+        assert not leaf.num_locks and not leaf.children
         parent = _parent_of(leaf)
         self.order.remove(leaf)
-        if self.pins.num_pages:
-            self.pins.removed(leaf)
+        self.pins.removed(leaf)
         parent.children = without_child(parent.children, leaf)
         leaf.parent = None
         self._count(leaf.root.pages, -leaf.num_pages)
