@@ -108,11 +108,38 @@ class CacheQuestions:
         found = self._tiers.count(
             query.namespace, token_ids[:-1], num_cached_tokens=told.matched_tokens
         )
-        page_size = self._cache.page_size
-        return _later(found, lambda num_pages: _with_tiers(explanation, num_pages, page_size))
+        other = None
+        if told.reason == "never_seen":
+            other = self._tiers.has_of_other_model(query.namespace, token_ids[:-1])
+        return self._with_tiers(explanation, found, other)
+
+    def _with_tiers(
+        self,
+        explanation: CacheExplanation,
+        found: Future[dict[TierLabel, int]],
+        other: Future[bool] | None,
+    ) -> Future[CacheAnswer]:
+        """The explanation for when lower tiers have told what they have."""
+        answer: Future[CacheAnswer] = Future()
+
+        def complete(_: Future[bool] | Future[dict[TierLabel, int]]) -> None:
+            try:
+                told = _completed(explanation, found.result(), self._cache.page_size)
+                if told.reason == "never_seen" and other is not None and other.result():
+                    told = msgspec.structs.replace(told, reason="model_changed")
+            except Exception as error:
+                answer.set_exception(error)
+            else:
+                answer.set_result(told)
+
+        if other is None:
+            found.add_done_callback(complete)
+        else:
+            found.add_done_callback(lambda _: other.add_done_callback(complete))
+        return answer
 
 
-def _with_tiers(
+def _completed(
     explanation: CacheExplanation, num_pages: Mapping[TierLabel, int], page_size: int
 ) -> CacheExplanation:
     """Lower tiers have whole pages only, from the one on in which the match ends. Where these are
@@ -133,21 +160,3 @@ def _with_tiers(
     elif reason in ("never_seen", "differs"):
         reason = "grows"
     return msgspec.structs.replace(explanation, tier_tokens=tokens, reason=reason, cached_ids=[])
-
-
-def _later(
-    found: Future[dict[TierLabel, int]],
-    complete: Callable[[dict[TierLabel, int]], CacheExplanation],
-) -> Future[CacheAnswer]:
-    """What `complete` makes of the findings, when they are there."""
-    answer: Future[CacheAnswer] = Future()
-
-    def on_found(found: Future[dict[TierLabel, int]]) -> None:
-        error = found.exception()
-        if error is None:
-            answer.set_result(complete(found.result()))
-        else:
-            answer.set_exception(error)
-
-    found.add_done_callback(on_found)
-    return answer

@@ -34,7 +34,11 @@ class TierLookup(Protocol):
     def count(
         self, namespace: bytes, token_ids: Sequence[int], *, num_cached_tokens: int
     ) -> Future[dict[TierLabel, int]]:
-        """How many tokens right behind the cached ones each tier has. None of it is waited for."""
+        """How many pages each tier has, from the one on in which the cached tokens end. None of it
+        is waited for."""
+
+    def has_of_other_model(self, namespace: bytes, token_ids: Sequence[int]) -> Future[bool]:
+        """Whether a tier has the first page of these tokens as another model computed it."""
 
     def forget(self, identities: Sequence[bytes] | None) -> None:
         """Has all tiers forget pages; None = all of this model's."""
@@ -87,6 +91,13 @@ class NoTiers:
         nothing: Future[dict[TierLabel, int]] = Future()
         nothing.set_result({})
         return nothing
+
+    def has_of_other_model(
+        self,
+        namespace: bytes,  # noqa: ARG002
+        token_ids: Sequence[int],  # noqa: ARG002
+    ) -> Future[bool]:
+        return _no()
 
     def forget(self, identities: Sequence[bytes] | None) -> None: ...
 
@@ -165,6 +176,12 @@ class LowerTiers:
         )
         return self._tiers.count(fetch)
 
+    def has_of_other_model(self, namespace: bytes, token_ids: Sequence[int]) -> Future[bool]:
+        page_size = self._cache.page_size
+        if len(token_ids) < page_size:
+            return _no()
+        return self._tiers.has_of_other_model(namespace, token_ids[:page_size])
+
     def forget(self, identities: Sequence[bytes] | None) -> None:
         """What is on its way, in either direction, is not kept either."""
         self._given_up += self._promotion.cancel_all()
@@ -216,3 +233,9 @@ class LowerTiers:
                 break
         left_s = (until_ns - time.monotonic_ns()) / 1e9
         self._tiers.close(timeout_s=max(0.0, left_s))
+
+
+def _no() -> Future[bool]:
+    answer: Future[bool] = Future()
+    answer.set_result(False)
+    return answer

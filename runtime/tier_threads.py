@@ -13,7 +13,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
-from prefix_cache.tiers.tier import PageKey, PageTier, StoredPage, TierLabel
+from prefix_cache.identity import page_identity, tenant_root
+from prefix_cache.tiers.tier import PageKey, PageTier, SharedByModels, StoredPage, TierLabel
 from runtime.cache_messages import TierUse
 from runtime.kv_codec import KvCodec, Payload
 from runtime.page_io import PageBytes
@@ -24,6 +25,8 @@ logger = logging.getLogger(__name__)
 # Pages on their way, in each direction: a prompt of the longest context, and a few.
 MAX_FETCH_BYTES = 512 * 1024 * 1024
 MAX_STORE_BYTES = 64 * 1024 * 1024
+# Other models whose pages are looked for, to explain a miss.
+MAX_OTHER_ROOTS = 32
 # Of a token id that waits in a queue.
 TOKEN_BYTES = 8
 
@@ -171,6 +174,20 @@ class TierSet:
             counted.set_result({})
         return counted
 
+    def has_of_other_model(self, namespace: bytes, first_page: Sequence[int]) -> Future[bool]:
+        """Whether a tier has a page of these tokens that another model has left there."""
+        looked: Future[bool] = Future()
+
+        def run() -> None:
+            try:
+                looked.set_result(self._is_of_other_model(namespace, first_page))
+            except Exception as error:
+                looked.set_exception(error)
+
+        if not self._fetching.add(run):
+            looked.set_result(False)
+        return looked
+
     def store(self, keys: Sequence[PageKey], pages: PageBytes) -> bool:
         """Has all tiers keep the pages; False where the queue is full. pages: [P, page_bytes]."""
 
@@ -250,6 +267,15 @@ class TierSet:
                 counts[source.tier.label] = source.tier.count_leading(keys[num_found:])
                 num_found += counts[source.tier.label]
         return {label: num_pages for label, num_pages in counts.items() if num_pages}
+
+    def _is_of_other_model(self, namespace: bytes, first_page: Sequence[int]) -> bool:
+        for tier in (source.tier for source in self._sources):
+            if not isinstance(tier, SharedByModels):
+                continue
+            for root in tier.other_roots()[:MAX_OTHER_ROOTS]:
+                if tier.holds(root, page_identity(tenant_root(root, namespace), first_page)):
+                    return True
+        return False
 
     def _keep_above(self, index: int, keys: Sequence[PageKey], payloads: Sequence[Payload]) -> None:
         """What came from a slower tier is kept in the faster ones."""

@@ -7,7 +7,7 @@ threads, never from the engine's loop: methods may block, each within a bound of
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 TierLabel = Literal["host", "disk", "redis"]
 
@@ -92,3 +92,14 @@ class PageTier(Protocol):
         """Drops pages; None = all of this model's."""
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class SharedByModels(Protocol):
+    """A tier that also has, and never fetches, what other models have left in the same place."""
+
+    def other_roots(self) -> list[bytes]:
+        """The roots of their pages' identities."""
+
+    def holds(self, root: bytes, identity: bytes) -> bool:
+        """Whether there is such a page of this model or of another one."""

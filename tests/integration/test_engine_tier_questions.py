@@ -1,10 +1,14 @@
 """What an engine with lower tiers answers about its cache is what a request then gets of them."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from prefix_cache.identity import stored_root
+from prefix_cache.tiers.disk_tier import DiskTier
 from runtime.cache_messages import CacheAnswer, CacheExplanation, ExplainCache, FlushCache
+from runtime.kv_codec import CODEC_VERSION
 from tests.engine_harness import PAGE_SIZE, make_submit
 from tests.memory_tier import MemoryTier
 from tests.tiered_engine import WAIT_S, TieredEngine
@@ -73,6 +77,28 @@ def test_after_a_flush_no_tier_has_what_was_flushed(
     told = explain(engine, PROMPT)
     assert (told.matched_tokens, told.tier_tokens, told.reason) == (0, {}, "evicted")
     assert told.evicted_for == "flush"
+
+
+def test_what_another_model_left_on_the_disk_is_told_and_not_used(tmp_path: Path) -> None:
+    def started(model: bytes) -> TieredEngine:
+        root = stored_root(model, "raw", CODEC_VERSION)
+        return TieredEngine([DiskTier(tmp_path, root=root, max_bytes=2**24)], kv_root=model)
+
+    first, second = started(b"first"), started(b"second")
+    try:
+        first.ask(make_submit("r", PROMPT))
+        first.settle()
+        told = explain(second, PROMPT)
+        assert (told.reason, told.matched_tokens, told.tier_tokens) == ("model_changed", 0, {})
+        assert explain(second, [5, *PROMPT]).reason == "never_seen"
+        assert explain(second, PROMPT[:9]).reason == "never_seen"
+        usage = second.ask(make_submit("r", PROMPT)).last.usage
+        assert usage is not None
+        assert usage.cached_tokens == 0
+        assert explain(first, PROMPT).reason is None
+    finally:
+        first.close()
+        second.close()
 
 
 def test_a_flush_may_leave_the_tiers_as_they_are(engine: TieredEngine) -> None:

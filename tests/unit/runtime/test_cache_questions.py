@@ -1,6 +1,6 @@
 """What lower tiers add to an explanation, and what a flush asks of them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
 import pytest
@@ -21,7 +21,9 @@ class ScriptedTiers:
 
     def __init__(self) -> None:
         self.found: Future[dict[TierLabel, int]] = Future()
+        self.other_model: Future[bool] = Future()
         self.asked: list[tuple[int, int]] = []
+        self.asked_first_tokens: list[Sequence[int]] = []
         self.forgotten: list[Sequence[bytes] | None] = []
 
     def count(
@@ -30,6 +32,11 @@ class ScriptedTiers:
         assert namespace == SALT
         self.asked.append((len(token_ids), num_cached_tokens))
         return self.found
+
+    def has_of_other_model(self, namespace: bytes, token_ids: Sequence[int]) -> Future[bool]:
+        assert namespace == SALT
+        self.asked_first_tokens.append(token_ids)
+        return self.other_model
 
     def forget(self, identities: Sequence[bytes] | None) -> None:
         self.forgotten.append(identities)
@@ -92,6 +99,35 @@ def test_where_tiers_have_all_pages_of_a_prompt_nothing_is_missing(
     assert Bench().explain({"disk": num_pages}, prompt).reason is None
     if num_pages > 1:
         assert Bench().explain({"disk": num_pages - 1}, prompt).reason == "grows"
+
+
+@pytest.mark.parametrize("is_found_first", [False, True])
+def test_what_another_model_has_left_in_a_tier_is_told_where_nothing_else_is_known(
+    is_found_first: bool,
+) -> None:
+    bench = Bench()
+    waiting = bench.ask([70, *CHAT])
+    assert bench.tiers.asked_first_tokens == [[70, *CHAT[:-1]]]
+    settle: list[Callable[[], None]] = [
+        lambda: bench.tiers.found.set_result({}),
+        lambda: bench.tiers.other_model.set_result(True),
+    ]
+    for step in settle if is_found_first else settle[::-1]:
+        assert not waiting.done()
+        step()
+    assert waiting.result(timeout=0).reason == "model_changed"
+
+
+def test_another_model_is_no_reason_where_it_has_nothing_or_this_one_has_pages() -> None:
+    bench = Bench()
+    bench.tiers.other_model.set_result(False)
+    assert bench.explain({}, [70, *CHAT]).reason == "never_seen"
+    bench = Bench()
+    bench.tiers.other_model.set_result(True)
+    assert bench.explain({"disk": 1}, [70, *CHAT]).reason == "grows"
+    bench = Bench()
+    assert bench.explain({}, CHAT).reason == "differs"
+    assert bench.tiers.asked_first_tokens == []
 
 
 def test_an_answer_waits_for_the_tiers_and_fails_with_them() -> None:
