@@ -78,6 +78,7 @@ class CacheQuestions:
                 assert_never(query)
 
     def _flush(self, query: FlushCache) -> CacheFlushed:
+        self._tiers.note_changes()
         self._cache.take_removed()  # of before: those that follow are what the flush takes out
         num_pages = self._cache.flush(query.owner)
         if query.tiers:

@@ -40,8 +40,12 @@ class TierLookup(Protocol):
     def has_of_other_model(self, namespace: bytes, token_ids: Sequence[int]) -> Future[bool]:
         """Whether a tier has the first page of these tokens as another model computed it."""
 
+    def note_changes(self) -> None:
+        """To be called before pages are taken out that `forget` is told of."""
+
     def forget(self, identities: Sequence[bytes] | None) -> None:
-        """Has all tiers forget pages; None = all of this model's."""
+        """Has all tiers forget pages that were taken out of the cache; None = all of this
+        model's."""
 
     def uses(self) -> tuple[TierUse, ...]:
         """Each tier's figures, a moment old."""
@@ -98,6 +102,8 @@ class NoTiers:
         token_ids: Sequence[int],  # noqa: ARG002
     ) -> Future[bool]:
         return _no()
+
+    def note_changes(self) -> None: ...
 
     def forget(self, identities: Sequence[bytes] | None) -> None: ...
 
@@ -182,9 +188,13 @@ class LowerTiers:
             return _no()
         return self._tiers.has_of_other_model(namespace, token_ids[:page_size])
 
+    def note_changes(self) -> None:
+        self._write_behind.take_notes()
+
     def forget(self, identities: Sequence[bytes] | None) -> None:
         """What is on its way, in either direction, is not kept either."""
         self._given_up += self._promotion.cancel_all()
+        self._write_behind.note_removed(identities or ())
         self._write_behind.forget()
         self._tiers.forget(identities)
 

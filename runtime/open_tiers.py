@@ -4,14 +4,18 @@ import logging
 import os
 from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from prefix_cache.identity import stored_root
-from prefix_cache.tiers.tier import PageTier
 from runtime.config import TierConfig
 from runtime.errors import ConfigError
 from runtime.kv_codec import CODEC_VERSION, make_codec
 from runtime.tier_threads import TierSet
 from runtime.worker_process import CACHE_REDIS_VARIABLE
+
+if TYPE_CHECKING:
+    from prefix_cache.tiers.redis_tier import RedisTier
+    from prefix_cache.tiers.tier import PageTier
 
 logger = logging.getLogger(__name__)
 
@@ -60,15 +64,18 @@ def open_tiers(
 
         disk = DiskTier(config.disk_dir, root=root, max_bytes=config.disk_bytes)
         tiers.append(disk)
+    redis = None
     if redis_url is not None:
-        tiers.append(_redis_tier(config, kv, redis_url=redis_url, root=root))
-    opened = TierSet(tiers, codec=codec, root=root, ring=ring)
+        redis = _redis_tier(config, kv, redis_url=redis_url, root=root)
+        tiers.append(redis)
+    directory = redis.directory if redis is not None else None
+    opened = TierSet(tiers, codec=codec, root=root, ring=ring, directory=directory)
     if disk is not None:
         opened.prepare(disk.start)
     return opened
 
 
-def _redis_tier(config: TierConfig, kv: StoredKv, *, redis_url: str, root: bytes) -> PageTier:
+def _redis_tier(config: TierConfig, kv: StoredKv, *, redis_url: str, root: bytes) -> "RedisTier":
     from prefix_cache.tiers.agreement import Disagreement
     from prefix_cache.tiers.open_redis import open_redis_tier
     from prefix_cache.tiers.redis_url import RedisURLError

@@ -12,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from typing import Protocol
 
 from prefix_cache.identity import page_identity, tenant_root
 from prefix_cache.tiers.tier import PageKey, PageTier, SharedByModels, StoredPage, TierLabel
@@ -98,6 +99,12 @@ class JobThread:
             return self._jobs.popleft() if self._jobs else None
 
 
+class PageDirectory(Protocol):
+    """Who has which page on its device; prefix_cache.tiers.directory.Directory is one."""
+
+    def announce(self, stored: Sequence[bytes], removed: Sequence[bytes] = ()) -> None: ...
+
+
 class TierSet:
     """`tiers` in the order in which they are asked, the fastest first. `root` is that of stored
     pages (prefix_cache.identity.stored_root); `ring` may be called from any thread."""
@@ -109,11 +116,13 @@ class TierSet:
         codec: KvCodec,
         root: bytes,
         ring: Callable[[], None],
+        directory: PageDirectory | None = None,
     ) -> None:
         self._sources = [TierSource(tier) for tier in tiers]
         self._codec = codec
         self.root = root
         self._ring = ring
+        self._directory = directory
         self._num_forgotten = 0
         self._is_closed = False
         self._fetcher = TierFetcher(
@@ -214,6 +223,18 @@ class TierSet:
                     source.tier.touch(identities)
 
         self._storing.add(run, num_bytes=TOKEN_BYTES * len(prefix.token_ids))
+
+    @property
+    def has_directory(self) -> bool:
+        return self._directory is not None
+
+    def announce(self, stored: Sequence[bytes], removed: Sequence[bytes]) -> bool:
+        """Tells other runtimes what this one's device has and has no more; False where that cannot
+        be said now."""
+        directory = self._directory
+        return directory is not None and self._storing.add(
+            lambda: directory.announce(stored, removed)
+        )
 
     def wait_for_room(self, num_bytes: int, *, timeout_s: float) -> None:
         """Until so much can be stored, at the latest after that time."""

@@ -7,11 +7,12 @@ the engine's thread.
 
 import time
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 
 from prefix_cache import PrefixCache
 from prefix_cache.page_notes import StoredNote
 from prefix_cache.tiers.tier import PageKey
+from runtime.announcements import Announcements
 from runtime.page_io import PageIo
 from runtime.tier_threads import TierSet
 
@@ -44,6 +45,7 @@ class WriteBehind:
         self._tiers = tiers
         self._page_io = page_io
         self._clock_ns = clock_ns
+        self._announcements = Announcements(cache, tiers) if tiers.has_directory else None
         self._backlog: deque[StoredNote] = deque()
         self._page_ns = _FIRST_PAGE_NS
         self._credit_ns = 0.0
@@ -56,6 +58,9 @@ class WriteBehind:
     def take_notes(self, *, restored: Collection[bytes] = ()) -> None:
         """Fetches what has entered the tree; `restored` pages are in a tier already."""
         notes = self._cache.take_stored()
+        if self._announcements is not None:
+            self._announcements.note(notes, self._cache.take_removed())
+            self._announcements.send_due()
         if not notes:
             return
         known = frozenset(restored)
@@ -89,10 +94,16 @@ class WriteBehind:
         self._tiers.wait_for_room(page_io.page_bytes, timeout_s=timeout_s)
         return True
 
+    def note_removed(self, identities: Sequence[bytes]) -> None:
+        """Pages left the tree that nobody will hear of otherwise."""
+        if self._announcements is not None:
+            self._announcements.note((), identities)
+
     def forget(self) -> None:
-        """What waits is not to be kept any more."""
+        """What has been taken out of the tree on purpose is no loss."""
         self.take_notes()
-        self._backlog.clear()
+        current = [n for n in self._backlog if self._cache.is_current(n.page_id, n.generation)]
+        self._backlog = deque(current)
 
     def _has_room(self) -> bool:
         page_io = self._page_io()

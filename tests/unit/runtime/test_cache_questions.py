@@ -26,6 +26,8 @@ class ScriptedTiers:
         self.asked_first_tokens: list[Sequence[int]] = []
         self.forgotten: list[Sequence[bytes] | None] = []
 
+    def note_changes(self) -> None: ...
+
     def count(
         self, namespace: bytes, token_ids: Sequence[int], *, num_cached_tokens: int
     ) -> Future[dict[TierLabel, int]]:

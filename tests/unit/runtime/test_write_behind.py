@@ -8,6 +8,7 @@ import pytest
 
 from prefix_cache import PrefixCache
 from runtime import write_behind
+from runtime.announcements import SEND_EVERY_NS, Announcements
 from runtime.kv_codec import RawCodec
 from runtime.page_io import ArrayPageIo, PageBytes
 from runtime.tier_threads import TierSet
@@ -163,8 +164,48 @@ def test_nothing_is_copied_while_the_store_thread_has_enough(
     assert (bench.num_copied, bench.behind.num_waiting) == (0, 5)
 
 
-def test_what_was_forgotten_is_not_copied(bench: Bench) -> None:
+def test_what_was_taken_out_on_purpose_is_no_loss(bench: Bench) -> None:
     bench.publish(5)
+    bench.cache.flush()
+    bench.publish(2, first_token=9)
     bench.behind.forget()
-    assert not bench.behind.idle()
-    assert bench.num_copied == 0
+    bench.behind.idle()
+    assert bench.num_copied == 2
+    assert bench.dropped() == {}
+
+
+class FakeDirectory:
+    def __init__(self) -> None:
+        self.told: list[tuple[set[bytes], set[bytes]]] = []
+
+    def announce(self, stored: Sequence[bytes], removed: Sequence[bytes] = ()) -> None:
+        self.told.append((set(stored), set(removed)))
+
+
+def test_the_directory_is_told_what_became_of_each_page_last() -> None:
+    bench, directory = Bench(), FakeDirectory()
+    tiers = TierSet(
+        [bench.tier], codec=RawCodec(16), root=b"root", ring=lambda: None, directory=directory
+    )
+    announcements = Announcements(bench.cache, tiers, clock_ns=bench.clock)
+
+    def tell() -> None:
+        announcements.note(bench.cache.take_stored(), bench.cache.take_removed())
+        announcements.send_due()
+
+    bench.publish(3)
+    gone = set(bench.cache.identities_of(b"", [0, *range(11)], num_pages=3))
+    bench.publish(2, first_token=9)
+    there = set(bench.cache.identities_of(b"", [9, *range(7)], num_pages=2))
+    tell()  # too soon
+    bench.clock.now_ns = SEND_EVERY_NS
+    bench.cache.flush()
+    bench.publish(2, first_token=9)
+    tell()
+    tell()
+    tiers.close(timeout_s=10)
+    assert directory.told == [(there, gone)]
+
+
+def test_without_a_directory_nobody_is_told(bench: Bench) -> None:
+    assert not bench.tiers.announce([b"x"], [])
