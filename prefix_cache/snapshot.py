@@ -14,8 +14,8 @@ from prefix_cache.node import Node, Root
 from prefix_cache.packed_tokens import TOKEN_BYTES, unpack
 
 # Some 2 us each (Xeon at 2.1 GHz).
-MAX_WALKED = 2000
-MAX_ROOTS = 1000
+MAX_WALKED = 1000
+MAX_ROOTS = 500
 
 # Prefixes that are compared for which are the hottest: those that saved most, taken alone.
 MAX_CANDIDATES = 200

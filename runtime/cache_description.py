@@ -19,7 +19,7 @@ from runtime.cache_messages import (
 # Of more owners those with the most pages are told.
 MAX_OWNERS = 100
 # A question may ask for no more, whatever it says.
-MAX_EDGES = 2000
+MAX_EDGES = 1000
 MAX_HOTTEST = 100
 
 
