@@ -13,6 +13,7 @@ import sys
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from prefix_cache import PrefixCache
 from prefix_cache.observer import Cause
@@ -82,8 +83,8 @@ def measure(prompts: Prompts, num_rounds: int) -> list[str]:
     queries = [known[rng.randrange(len(known))] for _ in range(num_rounds)]
     warm = [query + tokens(rng, PROMPT_LEN - len(query)) for query in queries]
     cold = [tokens(rng, PROMPT_LEN) for _ in range(num_rounds)]
-    matches = [seconds(lambda query=query: match(cache, query)) for query in warm]
-    misses = [seconds(lambda query=query: match(cache, query)) for query in cold]
+    matches = [seconds(partial(match, cache, query)) for query in warm]
+    misses = [seconds(partial(match, cache, query)) for query in cold]
     cells = [f"{num_nodes:,}", percentiles(matches), percentiles(misses)]
     by_prompt = evictions(cache, num_step_pages=PROMPT_PAGES)
     by_page = evictions(cache, num_step_pages=1)
@@ -165,7 +166,8 @@ def make_cache() -> PrefixCache:
 
 def prompts_that_fill(prompts: Prompts) -> list[list[int]]:
     """As many prompts as fit without an eviction."""
-    cache, found = make_cache(), []
+    found: list[list[int]] = []
+    cache = make_cache()
     for prompt in prompts(random.Random(7)):
         if cache.counts().free <= len(prompt) // PAGE_SIZE:
             return found

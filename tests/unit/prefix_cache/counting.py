@@ -1,31 +1,21 @@
-"""Ints and sequences that count how often they are looked at: work without a clock."""
+"""Keys and sequences that count how often they are looked at: work without a clock."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import overload
 
 
-class CountingInt(int):
-    """An int whose comparisons are counted for all of them together."""
+class CountingBytes(bytes):
+    """Bytes whose comparisons for their order are counted, for all of them together."""
 
     num_comparisons = 0
 
-    def __eq__(self, other: object) -> bool:
-        CountingInt.num_comparisons += 1
-        return int.__eq__(self, other) is True
+    def __lt__(self, other: bytes) -> bool:
+        CountingBytes.num_comparisons += 1
+        return bytes.__lt__(self, other)
 
-    def __ne__(self, other: object) -> bool:
-        CountingInt.num_comparisons += 1
-        return int.__ne__(self, other) is True
-
-    def __lt__(self, other: int) -> bool:
-        CountingInt.num_comparisons += 1
-        return int.__lt__(self, other)
-
-    __hash__ = int.__hash__
-
-
-def counting(values: Iterable[int]) -> list[int]:
-    return [CountingInt(value) for value in values]
+    def __gt__(self, other: bytes) -> bool:
+        CountingBytes.num_comparisons += 1
+        return bytes.__gt__(self, other)
 
 
 class CountingSequence(Sequence[int]):

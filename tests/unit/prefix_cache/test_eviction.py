@@ -1,105 +1,116 @@
-"""The order of eviction: least recently used first, stale entries never returned."""
+"""The order of eviction: what is pinned goes last, then by use; owners with a quota have their own.
 
-import random
+Pages of 2 tokens: leaf n holds tokens (n n) in page n and was used n-th.
+"""
 
 import pytest
 
-from prefix_cache.eviction import LruQueue
-from tests.unit.prefix_cache.counting import CountingInt
+from prefix_cache.eviction import EvictionOrder
+from prefix_cache.expiries import Pin
+from prefix_cache.node import Node
+from prefix_cache.packed_tokens import pack
+from prefix_cache.tree import RadixTree
+from tests.unit.prefix_cache.counting import CountingBytes
+from tests.unit.prefix_cache.trees import make_tree
 
 
-def drain(queue: LruQueue[str]) -> list[str]:
-    order = []
-    while len(queue):
-        order.append(queue.least_recent())
-        queue.discard(order[-1])
-    return order
+def add_leaf(tree: RadixTree, number: int, *, owner: str = "ada", pinned: bool = False) -> Node:
+    node = tree.insert_pages(
+        owner.encode(), None, tokens=pack([number, number]), page_ids=[number], owner=owner
+    ).node
+    if pinned:
+        tree.pin(node, Pin(key="", until_ns=1, source=None, node=None), num_pages=1)
+    tree.unlock(node)
+    return node
 
 
-def test_items_come_out_in_the_order_of_their_clocks() -> None:
-    queue: LruQueue[str] = LruQueue()
-    for item, last_used in [("b", 2), ("c", 3), ("a", 1)]:
-        queue.add(item, last_used)
-    assert drain(queue) == ["a", "b", "c"]
+def use(tree: RadixTree, number: int, *, owner: str = "ada") -> None:
+    node, _ = tree.lock_match(tree.match(owner.encode(), [number, number], 2), with_tail=False)
+    assert node is not None
+    tree.unlock(node)
 
 
-def test_of_equal_clocks_the_first_added_goes_first() -> None:
-    queue: LruQueue[str] = LruQueue()
-    for item in ["x", "a", "m"]:
-        queue.add(item, 7)
-    assert drain(queue) == ["x", "a", "m"]
+def drain(tree: RadixTree, owner: str | None = None) -> list[int]:
+    found = []
+    while (leaf := tree.order.first(owner)) is not None:
+        found += leaf.page_ids
+        tree.order.remove(leaf)
+    return found
 
 
-def test_adding_again_moves_an_item() -> None:
-    queue: LruQueue[str] = LruQueue()
-    queue.add("a", 1)
-    queue.add("b", 2)
-    queue.add("a", 3)
-    assert drain(queue) == ["b", "a"]
+def test_what_was_used_longest_ago_goes_first() -> None:
+    tree = make_tree(page_size=2)
+    for number in range(6):
+        add_leaf(tree, number)
+    use(tree, 0)
+    use(tree, 3)
+    assert drain(tree) == [1, 2, 4, 5, 0, 3]
 
 
-def test_least_recent_leaves_the_item_in_place() -> None:
-    queue: LruQueue[str] = LruQueue()
-    queue.add("a", 1)
-    assert queue.least_recent() == queue.least_recent() == "a"
-    assert "a" in queue
-    assert list(queue) == ["a"]
+def test_what_is_pinned_goes_last_and_by_use_too() -> None:
+    tree = make_tree(page_size=2)
+    for number in range(6):
+        add_leaf(tree, number, pinned=number in (0, 1, 4))
+    use(tree, 0)
+    assert drain(tree) == [2, 3, 5, 1, 4, 0]
 
 
-def test_a_discarded_item_never_comes_out() -> None:
-    queue: LruQueue[str] = LruQueue()
-    queue.add("a", 1)
-    queue.add("b", 2)
-    queue.discard("a")
-    queue.discard("a")
-    assert "a" not in queue
-    assert drain(queue) == ["b"]
+def test_what_has_lost_its_pin_is_back_at_the_place_of_its_last_use() -> None:
+    tree = make_tree(page_size=2)
+    for number in range(4):
+        add_leaf(tree, number, pinned=number in (1, 2))
+    tree.expire_pins()
+    assert drain(tree) == [0, 1, 2, 3]
 
 
-def test_an_empty_queue_has_no_least_recent_item() -> None:
-    queue: LruQueue[str] = LruQueue()
-    queue.add("a", 1)
-    queue.discard("a")
-    with pytest.raises(IndexError):
-        queue.least_recent()
+def test_an_inner_node_that_becomes_a_leaf_goes_by_its_own_last_use() -> None:
+    tree = make_tree(page_size=2)
+    edge = tree.insert_pages(b"ada", None, tokens=pack([1, 1, 2, 2]), page_ids=[1, 2]).node
+    tree.unlock(edge)
+    add_leaf(tree, 9)
+    use(tree, 1)
+    add_leaf(tree, 8)
+    assert tree.evict(4) == [2, 9, 1, 8]
 
 
-def test_items_used_again_and_again_do_not_grow_the_heap() -> None:
-    queue: LruQueue[int] = LruQueue()
-    for clock in range(10_000):
-        queue.add(clock % 10, clock)
-        queue.check_invariants() if clock % 100 == 0 else None
-    assert len(queue._heap) <= 64
-    assert queue.least_recent() == 0
+def test_an_owner_with_a_quota_has_an_order_of_its_own() -> None:
+    tree = make_tree(page_size=2)
+    for number in range(3):
+        add_leaf(tree, number, pinned=number == 1)
+    add_leaf(tree, 3, owner="bob")
+    tree.set_quota("ada", 10)
+    add_leaf(tree, 4)
+    use(tree, 0)
+    assert [page for leaf in tree.order.of_owner["ada"] for page in leaf.page_ids] == [2, 4, 0, 1]
+    assert tree.evict(1) == [2]
+    first = tree.order.first("ada")
+    assert first is not None
+    assert first.page_ids == [4]
 
 
-def test_discarded_items_do_not_stay_in_memory() -> None:
-    queue: LruQueue[int] = LruQueue()
-    for clock in range(1000):
-        queue.add(clock, clock)
-    for clock in range(999):
-        queue.discard(clock)
-    queue.check_invariants()
-    assert len(queue._heap) <= 64
+def test_an_owner_without_a_quota_has_none() -> None:
+    tree = make_tree(page_size=2)
+    tree.set_quota("ada", 1)
+    tree.set_quota("ada", None)
+    assert not tree.order.of_owner
+    with pytest.raises(KeyError):
+        tree.order.first("ada")
 
 
-def test_work_per_eviction_grows_with_the_logarithm_of_the_leaves() -> None:
-    clocks = list(range(4096))
-    random.Random(5).shuffle(clocks)
-    queue: LruQueue[int] = LruQueue()
-    for clock in clocks:
-        queue.add(clock, CountingInt(clock))
-    CountingInt.num_comparisons = 0
-    for expected in range(100):
-        queue.discard(expected)
-        assert queue.least_recent() == expected + 1
-    # A heap pop compares two children on each of 12 levels; a tuple compares == and then <.
-    assert CountingInt.num_comparisons <= 100 * 2 * 2 * 12
+def test_an_empty_order_has_no_first_leaf() -> None:
+    order = EvictionOrder()
+    assert order.first() is None
 
 
-def test_check_invariants_sees_an_item_without_an_entry() -> None:
-    queue: LruQueue[str] = LruQueue()
-    queue.add("a", 1)
-    queue._heap.clear()
-    with pytest.raises(AssertionError, match="no entry"):
-        queue.check_invariants()
+def test_work_per_eviction_does_not_grow_with_the_leaves() -> None:
+    """Of leaves that begin alike, the parent finds the one that goes by halving."""
+    num_comparisons = {}
+    for num_leaves in (100, 3000):
+        tree = make_tree(page_size=2)
+        for number in range(num_leaves):
+            node = add_leaf(tree, 10_000 + number)
+            node.edge = CountingBytes(node.edge)
+        CountingBytes.num_comparisons = 0
+        tree.evict(50)
+        num_comparisons[num_leaves] = CountingBytes.num_comparisons
+    assert num_comparisons[3000] <= num_comparisons[100] + 50 * 7

@@ -3,8 +3,11 @@
 import pytest
 
 from prefix_cache.invariants import check_tree
-from prefix_cache.node import Node, PageTokens
-from prefix_cache.tree import Match, RadixTree
+from prefix_cache.matching import Match
+from prefix_cache.node import Node
+from prefix_cache.packed_tokens import pack, unpack
+from prefix_cache.tree import RadixTree, descendants
+from tests.unit.prefix_cache.trees import make_tree
 
 NAMESPACE = b"tenant"
 
@@ -13,23 +16,22 @@ def tokens_of(text: str) -> list[int]:
     return [int(digit) for digit in text]
 
 
-def pages_of(text: str) -> list[PageTokens]:
-    return [tuple(tokens_of(text[start : start + 4])) for start in range(0, len(text), 4)]
+def packed(text: str) -> bytes:
+    return pack(tokens_of(text))
 
 
 class Writer:
     """Inserts sequences as the cache would, with page ids counting from 0."""
 
     def __init__(self) -> None:
-        self.tree = RadixTree(page_size=4)
+        self.tree = make_tree(page_size=4)
         self.next_page_id = 0
 
     def insert(self, text: str, node: Node | None = None) -> Node:
         """Inserts full pages below a locked node; the result is locked."""
-        pages = pages_of(text)
-        page_ids = list(range(self.next_page_id, self.next_page_id + len(pages)))
-        self.next_page_id += len(pages)
-        return self.tree.insert_pages(NAMESPACE, node, pages=pages, page_ids=page_ids).node
+        page_ids = list(range(self.next_page_id, self.next_page_id + len(text) // 4))
+        self.next_page_id += len(page_ids)
+        return self.tree.insert_pages(NAMESPACE, node, tokens=packed(text), page_ids=page_ids).node
 
     def insert_unlocked(self, text: str) -> Node:
         node = self.insert(text)
@@ -38,9 +40,8 @@ class Writer:
 
     def insert_partial(self, text: str, node: Node | None = None) -> list[int]:
         self.next_page_id += 1
-        tokens = tuple(tokens_of(text))
         return self.tree.insert_partial(
-            NAMESPACE, node, tokens=tokens, page_id=self.next_page_id - 1
+            NAMESPACE, node, tokens=packed(text), page_id=self.next_page_id - 1
         )
 
     def match(self, text: str) -> Match:
@@ -84,7 +85,7 @@ def test_a_match_takes_its_tail_from_the_child_that_shares_most(writer: Writer) 
     match = writer.match("00001129")
     assert match.num_tail_tokens == 3
     assert match.tail_node is not None
-    assert match.tail_node.key == (1, 1, 2, 3)
+    assert unpack(match.tail_node.tokens) == [1, 1, 2, 3]
 
 
 def test_a_match_ends_where_the_caller_says(writer: Writer) -> None:
@@ -101,7 +102,7 @@ def test_matching_changes_neither_edges_nor_the_order_of_eviction(writer: Writer
     writer.insert_unlocked("3333")
     writer.match("111122")
     assert edges(writer.tree) == [[0, 1], [2]]
-    assert writer.tree.leaves.least_recent() is old
+    assert writer.tree.order.first() is old
 
 
 def test_namespaces_do_not_see_each_other(writer: Writer) -> None:
@@ -136,6 +137,37 @@ def test_a_split_leaves_the_lower_part_to_who_held_the_edge(writer: Writer) -> N
     assert (upper.page_ids, upper.num_locks) == ([0], 2)
     assert (held.page_ids, held.num_locks, held.parent) == ([1, 2], 1, upper)
     check_tree(writer.tree, [upper, held])
+
+
+def test_a_hit_is_counted_by_each_node_that_a_match_goes_through(writer: Writer) -> None:
+    writer.insert_unlocked("111122223333")
+    for _ in range(2):
+        writer.lock("1111222233")
+    writer.lock("1111")
+    hits = {node.page_ids[0]: node.num_hits for node in descendants(writer.tree.roots[NAMESPACE])}
+    assert hits == {0: 3, 1: 2, 2: 2}
+    assert len(hits) == 3
+
+
+def test_the_time_of_the_last_use_is_that_of_the_wall_clock() -> None:
+    now_ns = [5_000_000_000]
+    tree = make_tree(page_size=4, clock_ns=lambda: now_ns[0])
+    node = tree.insert_pages(NAMESPACE, None, tokens=packed("1111"), page_ids=[0]).node
+    assert node.used_ns == 0
+    now_ns[0] = 7_000_000_000
+    tree.unlock(node)
+    assert node.used_ns == 7_000_000_000
+
+
+def test_uses_keep_their_order_while_the_clock_stands_still_or_goes_back() -> None:
+    now_ns = [9_000_000_000]
+    tree = make_tree(page_size=4, clock_ns=lambda: now_ns[0])
+    for page_id, text in enumerate(["1111", "2222", "3333"]):
+        node = tree.insert_pages(NAMESPACE, None, tokens=packed(text), page_ids=[page_id]).node
+        tree.unlock(node)
+        now_ns[0] -= page_id * 1_000_000_000
+    check_tree(tree, [])
+    assert tree.evict(3) == [0, 1, 2]
 
 
 def test_unlocking_gives_every_count_back(writer: Writer) -> None:
@@ -176,7 +208,7 @@ def test_a_leaf_that_two_lock_gets_a_child_instead(writer: Writer) -> None:
 
 def test_inserting_what_is_there_returns_the_duplicates_and_changes_nothing(writer: Writer) -> None:
     node = writer.insert_unlocked("11112222")
-    again = writer.tree.insert_pages(NAMESPACE, None, pages=pages_of("11112222"), page_ids=[50, 51])
+    again = writer.tree.insert_pages(NAMESPACE, None, tokens=packed("11112222"), page_ids=[50, 51])
     assert (again.node, again.page_ids, again.freed) == (node, [0, 1], [50, 51])
     assert edges(writer.tree) == [[0, 1]]
     check_tree(writer.tree, [node])
@@ -185,7 +217,7 @@ def test_inserting_what_is_there_returns_the_duplicates_and_changes_nothing(writ
 def test_inserting_a_branch_splits_at_the_page_and_keeps_only_what_is_new(writer: Writer) -> None:
     writer.insert_unlocked("111122223333")
     branch = writer.tree.insert_pages(
-        NAMESPACE, None, pages=pages_of("111122243333"), page_ids=[50, 51, 52]
+        NAMESPACE, None, tokens=packed("111122243333"), page_ids=[50, 51, 52]
     )
     assert (branch.page_ids, branch.freed) == ([0, 51, 52], [50])
     assert edges(writer.tree) == [[0], [1, 2], [51, 52]]
@@ -209,7 +241,7 @@ def test_a_partial_page_that_another_page_contains_is_not_inserted(writer: Write
 def test_a_longer_page_takes_the_place_of_a_partial_one(writer: Writer) -> None:
     assert writer.insert_partial("22") == []
     assert writer.insert_partial("222") == [0]
-    insertion = writer.tree.insert_pages(NAMESPACE, None, pages=pages_of("2222"), page_ids=[9])
+    insertion = writer.tree.insert_pages(NAMESPACE, None, tokens=packed("2222"), page_ids=[9])
     assert insertion.freed == [1]
     assert edges(writer.tree) == [[9]]
     check_tree(writer.tree, [insertion.node])
@@ -288,4 +320,4 @@ def test_the_root_of_an_empty_namespace_is_forgotten(writer: Writer) -> None:
 
 def test_a_page_without_tokens_is_refused() -> None:
     with pytest.raises(ValueError, match="at least 1"):
-        RadixTree(page_size=0)
+        make_tree(page_size=0)
