@@ -56,6 +56,7 @@ async def test_a_server_finds_what_it_had_computed_before_its_end(
     keys = {"api_keys": f"{KEY_A},{KEY_B}"}
     with serve(tiny_model, tmp_path, **keys) as (_, target):
         prompt_tokens, before, text = await ask(replace(target, api_key=KEY_A), "rain")
+        await until_stored(tmp_path, prompt_tokens // PAGE_SIZE)
     with serve(tiny_model, tmp_path, **keys) as (_, target):
         _, of_another, _ = await ask(replace(target, api_key=KEY_B), "rain")
         _, after, again = await ask(replace(target, api_key=KEY_A), "rain")
