@@ -36,14 +36,18 @@ class KvCodec(Protocol):
     """Payloads of one format for pages of one size."""
 
     @property
+    def page_bytes(self) -> int: ...
+
+    @property
     def payload_bytes(self) -> int:
         """Of each payload."""
 
     def encode(self, pages: PageBytes) -> list[bytes | None]:
         """pages: [P, page_bytes]. None for a page that the format cannot hold."""
 
-    def decode(self, payloads: Sequence[Payload]) -> PageBytes:
-        """[P, page_bytes]. Raises: ValueError for a payload of another length."""
+    def decode(self, payloads: Sequence[Payload], pages: PageBytes) -> None:
+        """Writes to `pages`, [P, page_bytes]. Raises: ValueError for a payload of another
+        length."""
 
 
 def make_codec(name: CacheFormat, *, page_bytes: int, dtype: str) -> KvCodec:
@@ -65,19 +69,21 @@ class RawCodec:
     """Bytes as they are."""
 
     def __init__(self, page_bytes: int) -> None:
-        self.payload_bytes = page_bytes
+        self.page_bytes = self.payload_bytes = page_bytes
 
     def encode(self, pages: PageBytes) -> list[bytes | None]:
         return [page.tobytes() for page in pages]
 
-    def decode(self, payloads: Sequence[Payload]) -> PageBytes:
-        return _stack(payloads, self.payload_bytes)
+    def decode(self, payloads: Sequence[Payload], pages: PageBytes) -> None:
+        for page, payload in zip(pages, payloads, strict=True):
+            page[:] = _bytes(payload, self.payload_bytes)
 
 
 class Int8Codec:
     """A payload: the scales of all blocks, [B] float16, then their levels, [B, 32] int8."""
 
     def __init__(self, page_bytes: int) -> None:
+        self.page_bytes = page_bytes
         self._num_blocks = page_bytes // (2 * BLOCK_LEN)
         self._scale_bytes = 2 * self._num_blocks
         self.payload_bytes = self._scale_bytes + self._num_blocks * BLOCK_LEN
@@ -85,14 +91,12 @@ class Int8Codec:
     def encode(self, pages: PageBytes) -> list[bytes | None]:
         return [self._encode(page) for page in pages]
 
-    def decode(self, payloads: Sequence[Payload]) -> PageBytes:
-        stacked = _stack(payloads, self.payload_bytes)
-        pages = np.empty((len(payloads), self._num_blocks * BLOCK_LEN), np.uint16)
-        for page, payload in zip(pages, stacked, strict=True):
-            scales = payload[: self._scale_bytes].view(np.float16).astype(np.float32)
-            levels = payload[self._scale_bytes :].view(np.int8).reshape(-1, BLOCK_LEN)
-            page[:] = _to_bfloat16(levels * scales[:, None])
-        return pages.view(np.uint8)
+    def decode(self, payloads: Sequence[Payload], pages: PageBytes) -> None:
+        for page, payload in zip(pages, payloads, strict=True):
+            values = _bytes(payload, self.payload_bytes)
+            scales = values[: self._scale_bytes].view(np.float16).astype(np.float32)
+            levels = values[self._scale_bytes :].view(np.int8).reshape(-1, BLOCK_LEN)
+            page.view(np.uint16)[:] = _to_bfloat16(levels * scales[:, None])
 
     def _encode(self, page: PageBytes) -> bytes | None:
         """None for a page with a value that is not finite, or too large for a scale."""
@@ -111,14 +115,11 @@ class Int8Codec:
         return bytes(scales.tobytes() + blocks.astype(np.int8).tobytes())
 
 
-def _stack(payloads: Sequence[Payload], payload_bytes: int) -> PageBytes:
-    """A copy of all, one below the other: [P, payload_bytes]."""
-    stacked = np.empty((len(payloads), payload_bytes), np.uint8)
-    for row, payload in zip(stacked, payloads, strict=True):
-        if len(payload) != payload_bytes:
-            raise ValueError(f"a payload has {len(payload)} bytes, not {payload_bytes}")
-        row[:] = np.frombuffer(payload, np.uint8)
-    return stacked
+def _bytes(payload: Payload, num_bytes: int) -> PageBytes:
+    """A view. Raises: ValueError for another length."""
+    if len(payload) != num_bytes:
+        raise ValueError(f"a payload has {len(payload)} bytes, not {num_bytes}")
+    return np.frombuffer(payload, np.uint8)
 
 
 def _from_bfloat16(values: npt.NDArray[np.uint16]) -> npt.NDArray[np.float32]:

@@ -72,6 +72,7 @@ def open_tiers(
     opened = TierSet(tiers, codec=codec, root=root, ring=ring, directory=directory)
     if disk is not None:
         opened.prepare(disk.start)
+    opened.warm()
     return opened
 
 

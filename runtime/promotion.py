@@ -7,15 +7,15 @@ is queued and hits them as it would any others. Whatever fails: its prompt is co
 Owned by LowerTiers, in the engine's thread.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from prefix_cache import PrefixCache
-from prefix_cache.tiers.tier import TierLabel
-from runtime.page_io import PageBytes, PageIo
+from runtime.page_io import PageIo
 from runtime.phases import QueueReason
 from runtime.request import Request, RestoredTokens, SequenceState
+from runtime.restorer import Restoration, Restorer
 from runtime.step_budget import PrefillEstimate
 from runtime.tier_fetch import Decision, Fetch, TierReport
 from runtime.tier_threads import TierSet
@@ -31,20 +31,26 @@ MIN_WAIT_NS = 20_000_000
 # A step may wait so long for fetches that were begun just before it: most of those of prompts that
 # no tier knows end sooner, and need not wait for the step.
 GRACE_S = 0.001
+# Between two steps pages are written to the device for so long: running requests wait meanwhile.
+PIECE_NS = 5_000_000
 
 
 @dataclass(eq=False, slots=True)
 class Waiting:
     """The requests that wait for one fetch, each with the time since when it waits for pages."""
 
-    fetch: Fetch
+    restoration: Restoration
     until_ns: int
     requests: list[tuple[Request, int]] = field(default_factory=list)
     is_new: bool = True
 
+    @property
+    def fetch(self) -> Fetch:
+        return self.restoration.fetch
+
 
 class Promotion:
-    """`on_restored` is told the identities of pages that have entered the tree from a tier."""
+    """`on_restored` is told which pages have entered the tree from a tier."""
 
     def __init__(
         self,
@@ -60,7 +66,9 @@ class Promotion:
         self._tiers = tiers
         self._page_io = page_io
         self._prefill = prefill
-        self._on_restored = on_restored
+        self._restorer = Restorer(
+            cache, page_io=page_io, on_restored=on_restored, give_back=tiers.give_back
+        )
         self._clock = clock
         self._waiting: list[Waiting] = []
 
@@ -78,19 +86,25 @@ class Promotion:
 
     def has_news(self) -> bool:
         now_ns = self._clock()
-        return any(one.fetch.is_done or one.until_ns <= now_ns for one in self._waiting)
+        return any(
+            one.fetch.is_done or one.fetch.chunks or one.until_ns <= now_ns for one in self._waiting
+        )
 
     def next_deadline_ns(self) -> int | None:
         """When somebody has waited long enough."""
         return min((one.until_ns for one in self._waiting), default=None)
 
     def take_ready(self) -> list[Request]:
-        """Those that wait no longer; what came for them is in the tree."""
+        """Those that wait no longer; what came for them is in the tree. What has come meanwhile
+        for others is put there for PIECE_NS."""
         if not self._waiting:
             return []
         self._grant_grace()
+        left_ns = PIECE_NS
+        for one in self._waiting:
+            left_ns -= self._restorer.restore(one.restoration, budget_ns=left_ns)
         now_ns = self._clock()
-        over = [one for one in self._waiting if one.fetch.is_done or one.until_ns <= now_ns]
+        over = [one for one in self._waiting if _is_over(one, now_ns)]
         self._waiting = [one for one in self._waiting if one not in over]
         ready: list[Request] = []
         for one in over:
@@ -169,7 +183,8 @@ class Promotion:
             self._note(request, refusal, start_ns=since_ns)
             return None
         wait_ns = MAX_WAIT_NS if compute_ns is None else min(MAX_WAIT_NS, round(compute_ns))
-        waiting = Waiting(fetch, until_ns=since_ns + max(MIN_WAIT_NS, wait_ns))
+        restoration = Restoration(fetch, next_page=fetch.start_page)
+        waiting = Waiting(restoration, until_ns=since_ns + max(MIN_WAIT_NS, wait_ns))
         self._waiting.append(waiting)
         return waiting
 
@@ -188,9 +203,9 @@ class Promotion:
         if not fetch.is_done:
             fetch.is_cancelled = True
             reports.append(self._tiers.timed_out(fetch))
-        restored = self._restore(fetch)
+        self._restorer.restore(waiting.restoration, budget_ns=None)
         for request, since_ns in waiting.requests:
-            self._note_restored(request, fetch, restored)
+            self._note_restored(request, waiting.restoration)
             start_ns = since_ns
             for report in reports:
                 is_over = report.decision is Decision.TIMED_OUT
@@ -198,48 +213,16 @@ class Promotion:
                 self._note(request, report, start_ns=start_ns, end_ns=end_ns)
                 start_ns = end_ns
 
-    def _restore(self, fetch: Fetch) -> list[RestoredTokens]:
-        """Writes what came to pages of the pool, as many as can be had, and publishes them."""
-        page_io, chunks = self._page_io(), list(fetch.chunks)
-        if page_io is None or not chunks:
-            return []
-        page_size = self._cache.page_size
-        end_page = fetch.start_page + sum(len(pages) for _, pages in chunks)
-        token_ids = fetch.token_ids[: end_page * page_size]
-        lease = self._cache.acquire(
-            fetch.namespace, token_ids, max_tokens=len(token_ids), owner=fetch.owner
-        )
-        try:
-            self._cache.release_tail(lease)
-            first = len(lease.page_ids)
-            num_new = min(end_page - first, self._cache.num_available())
-            # Those in front may have been evicted meanwhile: behind a gap pages are of no use.
-            if first < fetch.start_page or num_new <= 0:
-                return []
-            page_ids = self._cache.extend(lease, num_new)
-            runs = _runs(fetch.start_page, chunks, first=first, end=first + num_new)
-            for run in runs:
-                page_io.write(page_ids[run.start - first : run.end - first], run.pages)
-            self._cache.publish(lease, token_ids[: (first + num_new) * page_size])
-            self._on_restored(fetch.identities)
-        finally:
-            self._cache.release(lease, None)
-        return [
-            RestoredTokens(run.tier, run.start * page_size, run.end * page_size) for run in runs
-        ]
-
-    def _note_restored(
-        self, request: Request, fetch: Fetch, restored: Sequence[RestoredTokens]
-    ) -> None:
+    def _note_restored(self, request: Request, restoration: Restoration) -> None:
         """As far as the request begins as the fetch does."""
-        if request.is_finished or not restored:
+        if request.is_finished or not restoration.runs:
             return
         token_ids = request.live_sequences[0].token_ids
-        num_common = fetch.num_common_pages(request.submit.namespace, token_ids)
+        num_common = restoration.fetch.num_common_pages(request.submit.namespace, token_ids)
         num_tokens = num_common * self._cache.page_size
         request.restored += [
             RestoredTokens(run.tier, run.start, min(run.end, num_tokens))
-            for run in restored
+            for run in restoration.runs
             if run.start < num_tokens
         ]
 
@@ -271,24 +254,6 @@ class Promotion:
         return self._wait(request, rest, since_ns=since_ns)
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
-    """Pages [start, end) of a sequence, from one tier."""
-
-    tier: TierLabel
-    start: int
-    end: int
-    pages: PageBytes
-
-
-def _runs(
-    start: int, chunks: Sequence[tuple[TierLabel, PageBytes]], *, first: int, end: int
-) -> list[Run]:
-    """The chunks, which begin at page `start`, as far as they are in [first, end)."""
-    runs: list[Run] = []
-    for tier, pages in chunks:
-        low, high = max(start, first), min(start + len(pages), end)
-        if low < high:
-            runs.append(Run(tier, low, high, pages[low - start : high - start]))
-        start += len(pages)
-    return runs
+def _is_over(waiting: Waiting, now_ns: int) -> bool:
+    fetch = waiting.fetch
+    return (fetch.is_done and not fetch.chunks) or waiting.until_ns <= now_ns

@@ -1,13 +1,14 @@
 """One fetch of pages from the lower tiers: what is wanted, what came of it, how it is carried out.
 
-A Fetch is written by the fetch thread and read by the engine's loop: what it holds only grows, and
-`is_done` is set last. TierFetcher belongs to the fetch thread.
+A Fetch is filled by the fetch thread and emptied by the engine's loop; `is_done` is set last.
+TierFetcher belongs to the fetch thread.
 """
 
 import enum
 import struct
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -15,10 +16,12 @@ from prefix_cache.identity import page_identities, tenant_root
 from prefix_cache.tiers.tier import PageKey, PageTier, TierLabel
 from runtime.cost_gate import CostGate
 from runtime.kv_codec import KvCodec, Payload
+from runtime.page_buffers import PageBuffers
 from runtime.page_io import PageBytes
 from runtime.step_budget import PrefillEstimate
 
-# Taken from a tier at a time: what came before a deadline is used, and a cancelled fetch ends soon.
+# Taken from a tier at a time: the loop takes a chunk while the next one comes, what came before a
+# deadline is used, and a cancelled fetch ends soon.
 CHUNK_BYTES = 8 * 1024 * 1024
 # A tier that was too slow is measured again with so many pages.
 PROBE_PAGES = 4
@@ -64,7 +67,8 @@ class TierSource:
 class Fetch:
     """Pages [start_page, end_page) of a sequence. `token_ids` fill all pages to the last one.
 
-    `chunks` are what came so far, page after page from `start_page` on.
+    `num_fetched` of them came so far; `chunks` are those that the loop has not taken yet, page
+    after page.
     """
 
     namespace: bytes
@@ -74,7 +78,8 @@ class Fetch:
     end_page: int
     page_size: int
     prefill: PrefillEstimate | None
-    chunks: list[tuple[TierLabel, PageBytes]] = field(default_factory=list)
+    num_fetched: int = 0
+    chunks: deque[tuple[TierLabel, PageBytes]] = field(default_factory=deque)
     reports: list[TierReport] = field(default_factory=list)
     identities: list[bytes] = field(default_factory=list)
     asked: TierLabel | None = None
@@ -86,10 +91,6 @@ class Fetch:
     def num_pages(self) -> int:
         """Wanted."""
         return self.end_page - self.start_page
-
-    @property
-    def num_fetched(self) -> int:
-        return sum(len(pages) for _, pages in self.chunks)
 
     def num_common_pages(self, namespace: bytes, token_ids: Sequence[int]) -> int:
         """How many pages another sequence begins with as this one does."""
@@ -139,7 +140,7 @@ class TierFetcher:
     """Asks the tiers in their order; what one lacks the next may have.
 
     `keep_above(index, keys, payloads)`: what tier `index` gave, the faster ones may keep too.
-    `ring` is called when a fetch is done.
+    `ring` is called when pages have come and when a fetch is done.
     """
 
     def __init__(
@@ -147,6 +148,7 @@ class TierFetcher:
         sources: Sequence[TierSource],
         codec: KvCodec,
         *,
+        buffers: PageBuffers,
         root: bytes,
         keep_above: KeepAbove,
         ring: Callable[[], None],
@@ -154,6 +156,7 @@ class TierFetcher:
     ) -> None:
         self._sources = sources
         self._codec = codec
+        self._buffers = buffers
         self._root = root
         self._keep_above = keep_above
         self._ring = ring
@@ -229,19 +232,26 @@ class TierFetcher:
     ) -> int:
         """Chunk by chunk, up to the first page that is not there after all -> how many came."""
         start_ns = self._clock_ns()
-        num_pages, num_wanted = 0, max(1, CHUNK_BYTES // self._codec.payload_bytes)
+        num_pages, num_wanted = 0, self._buffers.num_pages
         while num_pages < len(keys) and not fetch.is_cancelled:
             wanted = keys[num_pages : num_pages + num_wanted]
             payloads = self._right_ones(source, source.tier.fetch(wanted))
             if payloads:
-                fetch.chunks.append((source.tier.label, self._codec.decode(payloads)))
-                self._keep_above(index, wanted[: len(payloads)], payloads)
                 num_pages += len(payloads)
+                self._deliver(fetch, source.tier.label, payloads)
+                self._keep_above(index, wanted[: len(payloads)], payloads)
             if len(payloads) < len(wanted):
                 break
         num_bytes = num_pages * self._codec.payload_bytes
         source.gate.observe_transfer(num_bytes, self._clock_ns() - start_ns)
         return num_pages
+
+    def _deliver(self, fetch: Fetch, tier: TierLabel, payloads: Sequence[Payload]) -> None:
+        pages = self._buffers.take(len(payloads))
+        self._codec.decode(payloads, pages)
+        fetch.num_fetched += len(pages)
+        fetch.chunks.append((tier, pages))
+        self._ring()
 
     def _right_ones(self, source: TierSource, payloads: Sequence[Payload]) -> Sequence[Payload]:
         """Up to the first that the codec cannot have written."""

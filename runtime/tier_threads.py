@@ -18,8 +18,9 @@ from prefix_cache.identity import page_identity, tenant_root
 from prefix_cache.tiers.tier import PageKey, PageTier, SharedByModels, StoredPage, TierLabel
 from runtime.cache_messages import TierUse
 from runtime.kv_codec import KvCodec, Payload
+from runtime.page_buffers import PageBuffers
 from runtime.page_io import PageBytes
-from runtime.tier_fetch import Decision, Fetch, TierFetcher, TierReport, TierSource
+from runtime.tier_fetch import CHUNK_BYTES, Decision, Fetch, TierFetcher, TierReport, TierSource
 
 logger = logging.getLogger(__name__)
 
@@ -125,8 +126,15 @@ class TierSet:
         self._directory = directory
         self._num_forgotten = 0
         self._is_closed = False
+        num_pages = max(1, CHUNK_BYTES // codec.page_bytes)
+        self._buffers = PageBuffers(num_pages, codec.page_bytes)
         self._fetcher = TierFetcher(
-            self._sources, codec, root=root, keep_above=self._keep_above, ring=self._ring_loop
+            self._sources,
+            codec,
+            buffers=self._buffers,
+            root=root,
+            keep_above=self._keep_above,
+            ring=self._ring_loop,
         )
         self._fetching = JobThread("tier fetch", max_bytes=MAX_FETCH_BYTES)
         self._storing = JobThread("tier store", max_bytes=MAX_STORE_BYTES, niceness=STORE_NICENESS)
@@ -138,6 +146,14 @@ class TierSet:
     @property
     def payload_bytes(self) -> int:
         return self._codec.payload_bytes
+
+    def warm(self) -> None:
+        """Has memory ready for the first fetch."""
+        self._storing.add(self._buffers.warm)
+
+    def give_back(self, pages: PageBytes) -> None:
+        """A chunk of a fetch whose bytes nobody needs any more."""
+        self._buffers.give_back(pages)
 
     def prepare(self, job: Callable[[], None]) -> None:
         """Has a tier begin its work before anything is stored."""

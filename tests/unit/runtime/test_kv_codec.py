@@ -1,12 +1,14 @@
 """Payloads of the lower tiers: what comes back of what was written."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 import pytest
 
 from runtime.config import CacheFormat
 from runtime.errors import ConfigError
-from runtime.kv_codec import BLOCK_LEN, make_codec
+from runtime.kv_codec import BLOCK_LEN, KvCodec, make_codec
 
 NUM_VALUES = 20 * BLOCK_LEN
 PAGE_BYTES = 2 * NUM_VALUES
@@ -28,21 +30,27 @@ def random_pages(seed: int = 0, *, num_pages: int = 3) -> npt.NDArray[np.uint8]:
     return bfloat16_pages((sizes * rng.standard_normal((num_pages, NUM_VALUES))).astype(np.float32))
 
 
+def decoded(codec: KvCodec, payloads: Sequence[bytes | None]) -> npt.NDArray[np.uint8]:
+    pages = np.full((len(payloads), PAGE_BYTES), 255, np.uint8)
+    codec.decode([memoryview(one) for one in payloads if one is not None], pages)
+    return pages
+
+
 def test_raw_is_every_byte() -> None:
     codec = make_codec("raw", page_bytes=PAGE_BYTES, dtype="float32")
     pages = random_pages()
     payloads = codec.encode(pages)
     assert [len(one or b"") for one in payloads] == [codec.payload_bytes] * 3
-    assert np.array_equal(codec.decode([one for one in payloads if one is not None]), pages)
+    assert np.array_equal(decoded(codec, payloads), pages)
 
 
 def test_int8_is_within_half_a_level_of_each_block() -> None:
     codec = make_codec("int8", page_bytes=PAGE_BYTES, dtype="bfloat16")
     pages = random_pages()
-    payloads = [one for one in codec.encode(pages) if one is not None]
-    assert {len(one) for one in payloads} == {codec.payload_bytes}
+    payloads = codec.encode(pages)
+    assert {len(one or b"") for one in payloads} == {codec.payload_bytes}
     assert codec.payload_bytes / PAGE_BYTES == pytest.approx(34 / 64)
-    before, after = floats(pages), floats(codec.decode(payloads))
+    before, after = floats(pages), floats(decoded(codec, payloads))
     greatest = np.abs(before).reshape(-1, BLOCK_LEN).max(1)
     errors = np.abs(after - before).reshape(-1, BLOCK_LEN).max(1)
     # Half a level, the scale's rounding to 11 bits and the result's to 8.
@@ -56,7 +64,7 @@ def test_int8_keeps_signs_zeros_and_the_greatest_value() -> None:
     codec = make_codec("int8", page_bytes=PAGE_BYTES, dtype="bfloat16")
     (payload,) = codec.encode(bfloat16_pages(values))
     assert payload is not None
-    assert np.array_equal(floats(codec.decode([payload])), values)
+    assert np.array_equal(floats(decoded(codec, [payload])), values)
 
 
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, 3e38])
@@ -72,19 +80,11 @@ def test_a_page_that_int8_cannot_hold_is_not_stored_and_others_are(value: float)
 FORMATS: tuple[CacheFormat, ...] = ("raw", "int8")
 
 
-def test_decoded_pages_can_be_written_to() -> None:
-    for name in FORMATS:
-        codec = make_codec(name, page_bytes=PAGE_BYTES, dtype="bfloat16")
-        (payload,) = codec.encode(random_pages(num_pages=1))
-        assert payload is not None
-        codec.decode([memoryview(payload)])[:] = 0
-
-
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_payload_of_another_length_is_an_error(name: CacheFormat) -> None:
     codec = make_codec(name, page_bytes=PAGE_BYTES, dtype="bfloat16")
     with pytest.raises(ValueError, match=rf"has 5 bytes, not {codec.payload_bytes}"):
-        codec.decode([b"12345"])
+        codec.decode([b"12345"], np.empty((1, PAGE_BYTES), np.uint8))
 
 
 def test_what_is_exact_is_not_stored_in_int8() -> None:

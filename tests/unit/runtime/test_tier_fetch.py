@@ -9,6 +9,7 @@ from prefix_cache.identity import page_identities, tenant_root
 from prefix_cache.tiers.tier import PageKey, StoredPage, TierLabel
 from runtime.cost_gate import STALE_NS, CostGate
 from runtime.kv_codec import Payload, RawCodec
+from runtime.page_buffers import PageBuffers
 from runtime.step_budget import PrefillEstimate
 from runtime.tier_fetch import CHUNK_BYTES, PROBE_PAGES, Decision, Fetch, TierFetcher, TierSource
 from tests.memory_tier import MemoryTier
@@ -55,6 +56,7 @@ class Bench:
         self.fetcher = TierFetcher(
             self.sources,
             RawCodec(page_bytes),
+            buffers=PageBuffers(max(1, CHUNK_BYTES // page_bytes), page_bytes),
             root=ROOT,
             keep_above=self._keep,
             ring=self._ring,
@@ -99,7 +101,7 @@ def test_pages_come_in_order_and_the_loop_is_told() -> None:
     assert pages_of(fetch) == [2, 3, 4, 5]
     assert fetch.is_done
     assert fetch.wait(0)
-    assert bench.num_rings == 1
+    assert bench.num_rings == 2
 
 
 def test_the_next_tier_is_asked_for_what_the_first_lacks() -> None:
@@ -136,7 +138,7 @@ def test_what_is_slower_than_computing_is_left_there() -> None:
     for _ in range(40):
         bench.sources[0].gate.observe_lookup(0)
     assert bench.run(fetch) == [Decision.TOO_SLOW]
-    assert fetch.chunks == []
+    assert not fetch.chunks
     (report,) = fetch.reports
     assert report.compute_ns == 5 * PAGE_SIZE * 100
     assert report.estimate_ns > report.compute_ns
@@ -159,7 +161,7 @@ def test_a_slow_tier_is_measured_again_after_a_while_with_few_pages() -> None:
     bench.clock.now_ns += STALE_NS + 1
     fetch = wanted(token_ns=1)
     assert bench.run(fetch) == [Decision.TOO_SMALL]
-    assert fetch.chunks == []
+    assert not fetch.chunks
     assert bench.tiers[0].calls[1:] == [("count", PROBE_PAGES), ("fetch", PROBE_PAGES)]
     assert bench.sources[0].gate.lookup_ns < 10**9
     bench.fetcher.probe(wanted())
@@ -181,7 +183,12 @@ def test_who_waits_is_told_before_anything_is_measured_again() -> None:
         raise Rung
 
     fetcher = TierFetcher(
-        bench.sources, RawCodec(PAGE_BYTES), root=ROOT, keep_above=bench._keep, ring=ring
+        bench.sources,
+        RawCodec(PAGE_BYTES),
+        buffers=PageBuffers(8, PAGE_BYTES),
+        root=ROOT,
+        keep_above=bench._keep,
+        ring=ring,
     )
     with pytest.raises(Rung):
         fetcher.run(fetch)
@@ -207,6 +214,7 @@ def test_large_fetches_come_in_parts_and_end_when_they_are_cancelled() -> None:
     TierFetcher(
         bench.sources,
         RawCodec(CHUNK_BYTES // 3),
+        buffers=PageBuffers(3, CHUNK_BYTES // 3),
         root=ROOT,
         keep_above=cancel,
         ring=bench._ring,
