@@ -22,6 +22,8 @@ from prefix_cache.page_pool import PagePool
 from prefix_cache.pins import Pins
 from prefix_cache.tree import RadixTree
 
+_MIN_NOTES = 1024
+
 
 class PrefixCache:
     """Finds, shares, publishes and evicts pages of computed tokens.
@@ -44,7 +46,9 @@ class PrefixCache:
         self._notes: PageNotes | None = None
         if identity_root is not None:
             self._notes = PageNotes(
-                num_pages=num_pages, identity_root=identity_root, max_notes=num_pages
+                num_pages=num_pages,
+                identity_root=identity_root,
+                max_notes=max(_MIN_NOTES, num_pages),
             )
         self._tree = RadixTree(
             page_size,
@@ -207,8 +211,8 @@ class PrefixCache:
     def take_stored(self) -> list[StoredNote]:
         """The full pages that entered the tree since the last call; none without identity root.
 
-        As many as the pool has pages are kept, then the oldest are dropped. What has left the tree
-        since is still among them: ask `is_current`.
+        As many as the pool has pages (at least 1,024) are kept, then the oldest are dropped. What
+        has left the tree since is still among them: ask `is_current`.
         """
         return self._notes.take_stored() if self._notes is not None else []
 
@@ -270,7 +274,6 @@ class PrefixCache:
 
     def _evict(self, num_pages: int, *, for_owner: str) -> None:
         if num_pages > 0:
-            self._tree.expire_pins()
             self._pool.free(self._tree.evict(num_pages, for_owner=for_owner))
             self.num_evicted_pages += num_pages
 

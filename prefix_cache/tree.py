@@ -208,6 +208,7 @@ class RadixTree:
     def evict(self, num_pages: int, *, for_owner: str = "") -> list[int]:
         """Takes that many pages out, from the ends of the leaves that go first."""
         assert num_pages <= self.num_pages - self.num_locked_pages
+        self.expire_pins()
         evicted: list[int] = []
         while len(evicted) < num_pages:
             leaf = self.order.first()
@@ -221,8 +222,11 @@ class RadixTree:
     def evict_over_quota(self, owner: str) -> list[int]:
         """Takes out what the owner has over its quota, of its own leaves and as far as unlocked."""
         pages = self.owners.find(owner)
+        if pages is None or not pages.num_over_quota:
+            return []
+        self.expire_pins()
         evicted: list[int] = []
-        while pages is not None and pages.num_over_quota:
+        while pages.num_over_quota:
             leaf = self.order.first(owner)
             if leaf is None:
                 break
@@ -370,7 +374,8 @@ class RadixTree:
             self.order.add(parent)
 
     def _unlink(self, leaf: Node) -> None:
-        assert not leaf.num_locks and not leaf.children
+        assert not leaf.num_locks
+        assert not leaf.children
         parent = _parent_of(leaf)
         self.order.remove(leaf)
         self.pins.removed(leaf)

@@ -4,6 +4,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 
+@dataclass(eq=False)
+class NaivePin:
+    """Covers the full pages of a sequence of whole pages."""
+
+    namespace: bytes
+    prefix: tuple[int, ...]
+    until_ns: int
+    key: str
+    source: object
+
+
 @dataclass
 class NaivePage:
     """A cached page: all tokens from the start of its sequence to the page's last one."""
@@ -17,10 +28,18 @@ class NaivePage:
 class NaiveCache:
     """Which pages are cached, who locks them, and which would be evicted next."""
 
-    def __init__(self, page_size: int) -> None:
+    def __init__(
+        self, page_size: int, *, num_pages: int, pin_share: float, owners: dict[bytes, str]
+    ) -> None:
         self.page_size = page_size
+        self.num_pages = num_pages
+        self.pin_share = pin_share
+        self.owners = owners
         self.pages: dict[int, NaivePage] = {}
+        self.pins: list[NaivePin] = []
+        self.quotas: dict[str, int] = {}
         self.clock = 0
+        self.num_over_quota_evicted = 0
 
     def match_len(self, namespace: bytes, tokens: Sequence[int]) -> int:
         """The longest common prefix with any cached page's sequence, token by token."""
@@ -72,17 +91,100 @@ class NaiveCache:
         self._drop_superseded()
         return page_id if found is None else found
 
-    def evict(self) -> int:
-        """Takes out the least recently used unlocked page that no other page continues."""
+    def evict(self, owner: str | None = None) -> int | None:
+        """Takes out, of the unlocked pages that no other page continues (of one owner's where one
+        is given), the least recently used without a pin, or else with one; None if there is none.
+        """
         candidates = {
-            page_id: page.last_used
+            page_id: (self.is_pinned(page), page.last_used)
             for page_id, page in self.pages.items()
-            if page.num_locks == 0 and not self._has_next(page)
+            if page.num_locks == 0
+            and not self._has_next(page)
+            and owner in (None, self.owners[page.namespace])
         }
-        oldest = min(candidates.values())
-        [victim] = [page_id for page_id in candidates if candidates[page_id] == oldest]
-        del self.pages[victim]
+        if not candidates:
+            return None
+        first = min(candidates.values())
+        [victim] = [page_id for page_id in candidates if candidates[page_id] == first]
+        self.remove(victim)
         return victim
+
+    def remove(self, page_id: int) -> None:
+        """Pins that ended with the page end with the one before it, or are no more."""
+        page = self.pages.pop(page_id)
+        for pin in self.pins:
+            if (pin.namespace, pin.prefix) == (page.namespace, page.prefix):
+                pin.prefix = pin.prefix[: -self.page_size]
+        self.pins = [pin for pin in self.pins if pin.prefix]
+
+    def flush(self, owner: str | None) -> int:
+        before = len(self.pages)
+        while self.evict(owner) is not None:
+            pass
+        return before - len(self.pages)
+
+    # Owners
+
+    def set_quota(self, owner: str, max_pages: int | None) -> None:
+        self.quotas.pop(owner, None)
+        if max_pages is not None:
+            self.quotas[owner] = max_pages
+        self._trim_pins(owner)
+        self.keep_quota(owner)
+
+    def keep_quota(self, owner: str) -> None:
+        while self.num_pages_of(owner) > self.quotas.get(owner, self.num_pages):
+            if self.evict(owner) is None:
+                return
+            self.num_over_quota_evicted += 1
+
+    def num_pages_of(self, owner: str) -> int:
+        return sum(self.owners[page.namespace] == owner for page in self.pages.values())
+
+    # Pins
+
+    def pin(self, pin: NaivePin) -> int:
+        """Cuts the pin to what its owner may have; returns how many pages are pinned."""
+        owner = self.owners[pin.namespace]
+        pin.prefix = pin.prefix[: self.max_pinned(owner) * self.page_size]
+        if not pin.prefix:
+            return 0
+        own = [one for one in self.pins if self.owners[one.namespace] == owner]
+        if pin.key:
+            older = [one for one in own if one.key == pin.key and one.source is not pin.source]
+        else:
+            place = (pin.namespace, pin.prefix)
+            older = [one for one in own if not one.key and (one.namespace, one.prefix) == place]
+            pin.until_ns = max([pin.until_ns, *(one.until_ns for one in older)])
+        self.pins = [one for one in self.pins if one not in older] + [pin]
+        self._trim_pins(owner)
+        return len(pin.prefix) // self.page_size if pin in self.pins else 0
+
+    def expire(self, now_ns: int) -> None:
+        self.pins = [pin for pin in self.pins if pin.until_ns > now_ns]
+
+    def is_pinned(self, page: NaivePage) -> bool:
+        end = len(page.prefix)
+        return end % self.page_size == 0 and any(
+            pin.namespace == page.namespace and pin.prefix[:end] == page.prefix for pin in self.pins
+        )
+
+    def num_pinned_of(self, owner: str | None = None) -> int:
+        return sum(
+            self.is_pinned(page)
+            for page in self.pages.values()
+            if owner in (None, self.owners[page.namespace])
+        )
+
+    def max_pinned(self, owner: str) -> int:
+        total = min(self.num_pages, self.quotas.get(owner, self.num_pages))
+        return int(self.pin_share * total)
+
+    def _trim_pins(self, owner: str) -> None:
+        """Over the bound what expires first goes; of equal ones what was pinned first."""
+        while self.num_pinned_of(owner) > self.max_pinned(owner):
+            own = [pin for pin in self.pins if self.owners[pin.namespace] == owner]
+            self.pins.remove(min(own, key=lambda pin: pin.until_ns))
 
     @property
     def num_locked(self) -> int:

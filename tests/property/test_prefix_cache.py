@@ -12,12 +12,23 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from prefix_cache import Lease, OutOfPages, PageCounts, PrefixCache
-from tests.property.naive_prefix_cache import NaiveCache
+from prefix_cache import (
+    Lease,
+    OutOfPages,
+    PageCounts,
+    PrefixCache,
+    page_identities,
+    tenant_root,
+)
+from tests.property.naive_prefix_cache import NaiveCache, NaivePage, NaivePin
+from tests.unit.prefix_cache.cached_prompts import Clock, Evictions
 
 NUM_PAGES = 14
 MAX_PAGES_OF_SEQUENCE = 9
-NAMESPACES = st.sampled_from([b"a", b"a", b"b"])
+PIN_SHARE = 0.5
+KV_ROOT = b"kv root"
+OWNERS = {b"a": "ada", b"a with salt": "ada", b"b": "bob"}
+NAMESPACES = st.sampled_from([b"a", b"a", b"a with salt", b"b"])
 CHOICES = st.integers(0, 100)
 # Runs of few symbols make sequences that are long, much alike, and different at any place.
 RUNS = st.lists(st.tuples(st.integers(0, 2), st.integers(1, 7)), max_size=5)
@@ -43,8 +54,21 @@ class PrefixCacheMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.cache = PrefixCache(num_pages=NUM_PAGES, page_size=self.page_size)
-        self.model = NaiveCache(self.page_size)
+        self.clock = Clock()
+        self.evictions = Evictions()
+        self.cache = PrefixCache(
+            num_pages=NUM_PAGES,
+            page_size=self.page_size,
+            pin_share=PIN_SHARE,
+            clock_ns=self.clock,
+            identity_root=KV_ROOT,
+            observer=self.evictions,
+        )
+        self.model = NaiveCache(
+            self.page_size, num_pages=NUM_PAGES, pin_share=PIN_SHARE, owners=OWNERS
+        )
+        self.num_flushed = 0
+        self.directory: set[bytes] = set()
         self.slots: dict[tuple[int, int], Slot] = {}
         self.running: list[Sequence] = []
         self.known: list[list[int]] = [[]]
@@ -60,7 +84,9 @@ class PrefixCacheMachine(RuleBasedStateMachine):
         max_tokens = len(tokens) - spared
         expected_len = self.model.match_len(namespace, tokens[: max(max_tokens, 0)])
 
-        lease = self.cache.acquire(namespace, tokens, max_tokens=max_tokens)
+        lease = self.cache.acquire(
+            namespace, tokens, max_tokens=max_tokens, owner=OWNERS[namespace]
+        )
 
         assert lease.num_cached_tokens == expected_len
         assert lease.num_shared_tokens == expected_len // self.page_size * self.page_size
@@ -114,6 +140,36 @@ class PrefixCacheMachine(RuleBasedStateMachine):
         expected = self.publish_in_model(sequence)
         self.cache.publish(sequence.lease, sequence.tokens[: sequence.num_computed])
         assert sequence.lease.page_ids == expected
+        self.keep_quota(sequence)
+
+    @precondition(lambda self: self.running)
+    @rule(
+        which=CHOICES,
+        num_tokens=st.integers(1, 36),
+        ttl_ns=st.integers(1, 60),
+        key=st.sampled_from(["", "one", "two"]),
+    )
+    def pin(self, which: int, num_tokens: int, *, ttl_ns: int, key: str) -> None:
+        sequence = self.pick(which)
+        lease, until_ns = sequence.lease, self.clock.now_ns + ttl_ns
+        num_pages = min(-(-num_tokens // self.page_size), lease.num_locked_pages)
+        expected = 0
+        if sequence.namespace is not None:
+            prefix = tuple(sequence.tokens[: num_pages * self.page_size])
+            pin = NaivePin(sequence.namespace, prefix, until_ns, key, source=lease)
+            expected = self.model.pin(pin)
+        assert self.cache.pin(lease, num_tokens, until_ns=until_ns, key=key) == expected
+
+    @rule(num_ns=st.integers(1, 30))
+    def pass_time(self, num_ns: int) -> None:
+        self.clock.now_ns += num_ns
+        self.model.expire(self.clock.now_ns)
+
+    @rule(owner=st.sampled_from(["ada", "bob"]), max_pages=st.integers(0, NUM_PAGES))
+    def set_quota(self, owner: str, max_pages: int) -> None:
+        quota = max_pages if 2 < max_pages < NUM_PAGES else None
+        self.model.set_quota(owner, quota)
+        self.cache.set_quota(owner, quota)
 
     @precondition(lambda self: self.running)
     @rule(which=CHOICES)
@@ -122,6 +178,7 @@ class PrefixCacheMachine(RuleBasedStateMachine):
         computed = sequence.tokens[: sequence.num_computed]
         self.unlock_tail(sequence)
         page_ids = self.publish_in_model(sequence)
+        self.keep_quota(sequence)
         num_full = len(computed) // self.page_size
         if sequence.namespace is not None and len(computed) % self.page_size:
             if self.model.match_len(sequence.namespace, computed) < len(computed):
@@ -129,6 +186,7 @@ class PrefixCacheMachine(RuleBasedStateMachine):
                 self.model.insert(page_ids[num_full], sequence.namespace, computed)
         if sequence.namespace is not None and num_full:
             self.model.unlock(page_ids[:num_full])
+        self.keep_quota(sequence)
         self.cache.release(sequence.lease, computed)
         self.end(sequence)
 
@@ -139,6 +197,7 @@ class PrefixCacheMachine(RuleBasedStateMachine):
         self.unlock_tail(sequence)
         if sequence.lease.num_locked_pages:
             self.model.unlock(sequence.lease.page_ids[: sequence.lease.num_locked_pages])
+        self.keep_quota(sequence)
         self.cache.release(sequence.lease, None)
         self.end(sequence)
 
@@ -148,12 +207,27 @@ class PrefixCacheMachine(RuleBasedStateMachine):
         assert self.cache.peek(namespace, tokens) == self.model.match_len(namespace, tokens)
 
     @precondition(lambda self: len(self.model.pages) > NUM_PAGES - 4)
+    @rule(owner=st.sampled_from([None, "ada", "bob", "nobody"]))
+    def flush(self, owner: str | None) -> None:
+        num_flushed = self.model.flush(owner)
+        assert self.cache.flush(owner) == num_flushed
+        self.num_flushed += num_flushed
+
     @rule()
-    def flush(self) -> None:
-        unlocked = [p for p, page in self.model.pages.items() if not page.num_locks]
-        assert self.cache.flush() == len(unlocked)
-        for page_id in unlocked:
-            del self.model.pages[page_id]
+    def take_notes(self) -> None:
+        """Who keeps a list of pages by what is noted, has those of the tree."""
+        self.directory -= set(self.cache.take_removed())
+        for note in self.cache.take_stored():
+            page = self.model.pages.get(note.page_id)
+            is_current = self.cache.is_current(note.page_id, note.generation)
+            assert is_current == (page is not None and self.identity_of(page) == note.identity)
+            if is_current:
+                self.directory.add(note.identity)
+        assert self.directory == {
+            self.identity_of(page)
+            for page in self.model.pages.values()
+            if len(page.prefix) % self.page_size == 0
+        }
 
     # Invariants, after every step
 
@@ -169,7 +243,12 @@ class PrefixCacheMachine(RuleBasedStateMachine):
         assert len(set(held)) == len(held)
         assert set(held).isdisjoint(self.model.pages)
         assert self.cache.counts() == PageCounts(
-            num_free, num_cached, self.model.num_locked, len(held), NUM_PAGES
+            num_free,
+            num_cached,
+            self.model.num_locked,
+            len(held),
+            NUM_PAGES,
+            pinned=self.model.num_pinned_of(),
         )
         assert self.cache.num_available() == num_free + num_cached - self.model.num_locked
 
@@ -181,6 +260,11 @@ class PrefixCacheMachine(RuleBasedStateMachine):
             for position in range(start, len(page.prefix)):
                 slot = self.slots[page_id, position - start]
                 assert slot == (page.namespace, page.prefix[: position + 1])
+
+    @invariant()
+    def every_evicted_page_was_told_once(self) -> None:
+        num_told = sum(num_pages for *_, num_pages in self.evictions.runs)
+        assert num_told == self.cache.num_evicted_pages + self.num_flushed
 
     @invariant()
     def every_running_sequence_still_has_its_tokens(self) -> None:
@@ -254,6 +338,18 @@ class PrefixCacheMachine(RuleBasedStateMachine):
         if sequence.tail_path:
             self.model.unlock(sequence.tail_path)
             sequence.tail_path = []
+            self.keep_quota(sequence)
+
+    def keep_quota(self, sequence: Sequence) -> None:
+        if sequence.namespace is not None:
+            self.model.keep_quota(OWNERS[sequence.namespace])
+
+    def identity_of(self, page: NaivePage) -> bytes | None:
+        """None for a partial page."""
+        if len(page.prefix) % self.page_size:
+            return None
+        root = tenant_root(KV_ROOT, page.namespace)
+        return list(page_identities(root, page.prefix, page_size=self.page_size))[-1]
 
     def publish_in_model(self, sequence: Sequence) -> list[int]:
         """The page ids the lease must have after publishing what is computed."""
@@ -276,6 +372,7 @@ class PrefixCacheMachineOfUsualPages(PrefixCacheMachine):
 
 
 SETTINGS = settings(
+    derandomize=True,
     max_examples=120,
     stateful_step_count=50,
     deadline=None,
