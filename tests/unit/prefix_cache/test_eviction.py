@@ -14,12 +14,14 @@ from tests.unit.prefix_cache.counting import CountingBytes
 from tests.unit.prefix_cache.trees import make_tree
 
 
-def add_leaf(tree: RadixTree, number: int, *, owner: str = "ada", pinned: bool = False) -> Node:
+def add_leaf(
+    tree: RadixTree, number: int, *, owner: str = "ada", pinned: bool = False, until_ns: int = 2**63
+) -> Node:
     node = tree.insert_pages(
         owner.encode(), None, tokens=pack([number, number]), page_ids=[number], owner=owner
     ).node
     if pinned:
-        tree.pin(node, Pin(key="", until_ns=1, source=None, node=None), num_pages=1)
+        tree.pin(node, Pin(key="", until_ns=until_ns, source=None, node=None), num_pages=1)
     tree.unlock(node)
     return node
 
@@ -58,7 +60,7 @@ def test_what_is_pinned_goes_last_and_by_use_too() -> None:
 def test_what_has_lost_its_pin_is_back_at_the_place_of_its_last_use() -> None:
     tree = make_tree(page_size=2)
     for number in range(4):
-        add_leaf(tree, number, pinned=number in (1, 2))
+        add_leaf(tree, number, pinned=number in (1, 2), until_ns=1)
     tree.expire_pins()
     assert drain(tree) == [0, 1, 2, 3]
 
