@@ -25,11 +25,12 @@ from tests.unit.prefix_cache.cached_prompts import Clock, Evictions
 
 NUM_PAGES = 14
 MAX_PAGES_OF_SEQUENCE = 9
-PIN_SHARE = 0.5
+PIN_SHARE = 0.8
 KV_ROOT = b"kv root"
 OWNERS = {b"a": "ada", b"a with salt": "ada", b"b": "bob"}
 NAMESPACES = st.sampled_from([b"a", b"a", b"a with salt", b"b"])
 CHOICES = st.integers(0, 100)
+KEYS = st.sampled_from(["", "one", "two"])
 # Runs of few symbols make sequences that are long, much alike, and different at any place.
 RUNS = st.lists(st.tuples(st.integers(0, 2), st.integers(1, 7)), max_size=5)
 
@@ -102,12 +103,33 @@ class PrefixCacheMachine(RuleBasedStateMachine):
         self.check_match(sequence)
 
     @precondition(lambda self: len(self.running) < 4)
-    @rule(namespace=NAMESPACES, known=CHOICES, kept=CHOICES, runs=RUNS)
-    def serve(self, namespace: bytes, known: int, kept: int, runs: list[tuple[int, int]]) -> None:
+    @rule(
+        namespace=NAMESPACES,
+        known=CHOICES,
+        kept=CHOICES,
+        runs=RUNS,
+        pin_len=st.sampled_from([0, 0, 9, 100]),
+        ttl_ns=st.integers(1, 200),
+        key=KEYS,
+    )
+    def serve(
+        self,
+        namespace: bytes,
+        known: int,
+        *,
+        kept: int,
+        runs: list[tuple[int, int]],
+        pin_len: int,
+        ttl_ns: int,
+        key: str,
+    ) -> None:
         """A whole life in one step, so that the tree fills faster than single rules fill it."""
         self.acquire(namespace, known, kept, runs=runs, spared=1)
         newest = len(self.running) - 1
         self.compute(newest, self.max_len, symbol=0)
+        if pin_len:
+            self.publish(newest)
+            self.pin(newest, pin_len, ttl_ns=ttl_ns, key=key)
         self.finish(newest)
 
     @precondition(lambda self: len(self.running) < 4)
@@ -146,8 +168,8 @@ class PrefixCacheMachine(RuleBasedStateMachine):
     @rule(
         which=CHOICES,
         num_tokens=st.integers(1, 36),
-        ttl_ns=st.integers(1, 60),
-        key=st.sampled_from(["", "one", "two"]),
+        ttl_ns=st.integers(1, 200),
+        key=KEYS,
     )
     def pin(self, which: int, num_tokens: int, *, ttl_ns: int, key: str) -> None:
         sequence = self.pick(which)

@@ -186,6 +186,16 @@ def test_a_pinned_edge_that_is_split_is_pinned_on_both_sides() -> None:
     assert len(pinned_edges(cache)) == 2
 
 
+def test_a_pin_ends_a_node_higher_when_its_last_one_goes() -> None:
+    cache = make_cache(6)
+    remember(cache, [1] * 12, pin_len=12)
+    for end in (4, 8):
+        remember(cache, [1] * end + [5])
+    need(cache, 4)
+    assert cache.counts().pinned == 2
+    assert list(pinned_edges(cache).values()) == [2_000, 2_000]
+
+
 def test_pins_end_with_their_last_page() -> None:
     cache = make_cache(4)
     remember(cache, [1] * 12, pin_len=12, key="chat")

@@ -1,7 +1,7 @@
 """Owners: what they have is counted, bounded by a quota, and flushed apart."""
 
 from prefix_cache import PrefixCache
-from tests.unit.prefix_cache.cached_prompts import found, make_cache, need, remember
+from tests.unit.prefix_cache.cached_prompts import Clock, found, make_cache, need, remember
 
 
 def num_pages_of(cache: PrefixCache, owner: str) -> int:
@@ -93,6 +93,28 @@ def test_of_an_owners_own_pages_the_pinned_ones_go_last() -> None:
     remember(cache, [2] * 8)
     remember(cache, [3] * 8)
     assert [found(cache, [number] * 8) for number in (1, 2, 3)] == [8, 0, 8]
+
+
+def test_a_pin_that_has_expired_does_not_hold_pages_in_the_quota() -> None:
+    clock = Clock()
+    cache = make_cache(clock=clock)
+    cache.set_quota("ada", 4)
+    remember(cache, [1] * 8, pin_len=8)
+    remember(cache, [2] * 8)
+    clock.now_ns = 3_000
+    remember(cache, [3] * 8)
+    assert [found(cache, [number] * 8) for number in (1, 2, 3)] == [0, 8, 8]
+
+
+def test_a_tail_that_is_copied_may_go_at_once() -> None:
+    cache = make_cache()
+    remember(cache, [1] * 8)
+    lease = cache.acquire(b"ada", [1] * 6 + [5], max_tokens=6, owner="ada")
+    cache.set_quota("ada", 1)
+    cache.check_invariants()
+    cache.release_tail(lease)
+    cache.check_invariants()
+    assert num_pages_of(cache, "ada") == 1
 
 
 def test_a_quota_does_not_shield_from_the_eviction_of_all() -> None:
