@@ -1,8 +1,8 @@
 """Pins: paths that are evicted last, until they expire. Owns which nodes are pinned.
 
 Pins are soft: pinned pages are given up like all others once nothing else is left. Those of one
-owner are bounded; over the bound what expires first is no longer pinned. Called by the tree, which
-is told the nodes that have lost their last pin.
+owner are bounded, in pages and in number; over the bound what expires first is no longer pinned.
+Called by the tree, which is told the nodes that have lost their last pin.
 """
 
 from collections.abc import Iterator
@@ -10,6 +10,9 @@ from collections.abc import Iterator
 from prefix_cache.expiries import Expiries, Pin
 from prefix_cache.node import Node, Root
 from prefix_cache.owners import OwnerPages
+
+# Of one owner: pins with keys of their own may stand at one place, where pages bound nothing.
+MAX_PINS = 4096
 
 
 class Pins:
@@ -57,7 +60,7 @@ class Pins:
     def trim(self, pages: OwnerPages) -> list[Node]:
         """Ends what an owner has pinned over its bound, the first to expire first."""
         freed: list[Node] = []
-        while pages.num_pinned > self.max_pages(pages):
+        while pages.num_pinned > self.max_pages(pages) or len(pages.expiries) > MAX_PINS:
             first = pages.expiries.first()
             assert first is not None, "pages are pinned by nobody"
             freed += self._end(first)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from prefix_cache import LeaseEnded, PrefixCache
+from prefix_cache import LeaseEnded, PrefixCache, pins
 from prefix_cache.tree import descendants
 from tests.unit.prefix_cache.cached_prompts import Clock, found, make_cache, need, remember
 
@@ -35,6 +35,19 @@ def test_pins_never_refuse_memory_to_who_needs_it() -> None:
     assert found(cache, OLD) == 0
     assert found(cache, NEW) == 4
     assert cache.counts().pinned == 1
+
+
+def test_pins_are_bounded_in_number_where_they_stand_at_one_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pins, "MAX_PINS", 3)
+    cache = make_cache(4)
+    for number in range(5):
+        remember(cache, OLD, pin_len=8, key=f"user {number}", until_ns=2_000 + number)
+    owner = cache.tree.owners.find("ada")
+    assert owner is not None
+    assert sorted(owner.pins_by_key) == ["user 2", "user 3", "user 4"]
+    assert cache.counts().pinned == 2
 
 
 def test_a_pin_that_has_expired_is_none() -> None:
