@@ -140,7 +140,11 @@ class RedisCalls:
             if not allows_refusals:
                 _check(replies)
         except Exception as error:
-            kind, reason = _explain(error)
+            told = _explain(error)
+            if told is None:  # a fault of ours, after which another call has to try
+                self.breaker.leave(is_trial=is_trial)
+                raise
+            kind, reason = told
             self.breaker.fail(kind, reason, is_trial=is_trial)
             raise RedisUnavailable(kind, reason, replies) from error
         self.breaker.succeed(is_trial=is_trial)
@@ -281,8 +285,8 @@ def _check(replies: Sequence[Reply]) -> None:
         raise _ReplyError(_KINDS_OF_REPLIES.get(reply.code, "error"), reply.line)
 
 
-def _explain(error: Exception) -> tuple[FailureKind, str]:
-    """The kind of a failure, and a line for the log."""
+def _explain(error: Exception) -> tuple[FailureKind, str] | None:
+    """The kind of a failure, and a line for the log; None where it is no failure of a server."""
     from redis import exceptions
 
     reason = next(iter(str(error).splitlines()), type(error).__name__)[:200]
@@ -298,7 +302,7 @@ def _explain(error: Exception) -> tuple[FailureKind, str]:
         return "closed" if is_cut else "refused", reason
     if isinstance(error, exceptions.RedisError):
         return "error", reason
-    raise error  # a fault of ours
+    return None
 
 
 def _connection_maker(url: str, timeout_s: float) -> "Callable[[Any], AbstractConnection]":

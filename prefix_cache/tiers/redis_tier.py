@@ -231,6 +231,9 @@ class RedisTier:
             # It may have some of them: nobody knows.
             self._drop(error.kind or "down", len(new))
             return
+        except BaseException:
+            self._writes.leave(is_trial=is_trial)
+            raise
         self._count_stored(new, replies, is_trial=is_trial)
 
     def _count_stored(

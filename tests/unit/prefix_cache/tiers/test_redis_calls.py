@@ -181,6 +181,16 @@ def test_a_trial_finds_out_whether_a_server_is_back_and_is_one_call() -> None:
         assert calls.breaker.failures() == {"refused": 2}
 
 
+def test_a_fault_of_ours_in_a_trial_leaves_the_next_call_to_try(valkey: ValkeyServer) -> None:
+    clock = Clock()
+    with open_calls(valkey.url, clock=clock) as calls:
+        calls.breaker.fail("refused")
+        clock.now += FIRST_PAUSE_S
+        with pytest.raises(TypeError):
+            calls.run([(b"GET", None)])  # type: ignore[list-item]
+        assert calls.run([PING]) == [b"PONG"]
+
+
 def test_the_bound_of_a_call_grows_with_its_bytes_up_to_a_limit() -> None:
     clock = Clock()
     bound = TimeBound(0.1, clock=clock)
