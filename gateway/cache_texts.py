@@ -43,7 +43,6 @@ _CAUSES: dict[EvictedFor, str] = {
     "memory": "for another request, which needed the memory",
     "quota": "as the cache quota was used up",
     "flush": "by a flush",
-    "expired": "as its time had run out",
 }
 
 

@@ -58,11 +58,11 @@ class EngineCache:
     async def explain(
         self, prepared: PreparedGeneration, asker: CacheAsker, *, model: str
     ) -> tuple[CacheExplanation, ...]:
+        # One by one: all at once would take the runtime's places for questions from others.
         indexes = range(len(prepared.prompt_token_ids))
-        explanations = (
-            self._explain(prepared, index, asker=asker, model=model) for index in indexes
+        return tuple(
+            [await self._explain(prepared, index, asker=asker, model=model) for index in indexes]
         )
-        return tuple(await asyncio.gather(*explanations))
 
     async def describe(self, asker: CacheAsker, *, model: str, max_nodes: int) -> CacheState:
         own = await self._description(asker.owner, max_nodes)
@@ -128,6 +128,8 @@ class EngineCache:
         except EngineUnavailable as error:
             raise Overloaded(str(error), retry_after_s=RETRY_AFTER_S) from error
         if isinstance(answer, CacheFault):
+            if answer.is_busy:
+                raise Overloaded(answer.reason, retry_after_s=RETRY_AFTER_S)
             raise ServerError(f"The prefix cache did not answer: {answer.reason}")
         assert isinstance(answer, expected), "an answer to another question"
         return answer

@@ -17,7 +17,7 @@ MissReason = Literal[
     "grows", "differs", "never_seen", "evicted", "other_salt", "other_tenant", "model_changed"
 ]
 # What pages were given up for.
-EvictionCause = Literal["own_request", "other_tenant", "quota", "flush", "expired"]
+EvictionCause = Literal["own_request", "other_tenant", "quota", "flush"]
 
 
 class ExplainCache(msgspec.Struct, frozen=True, tag=True):
@@ -167,10 +167,11 @@ class CacheFlushed(msgspec.Struct, frozen=True, tag=True):
 
 
 class CacheFault(msgspec.Struct, frozen=True, tag=True):
-    """The question could not be answered."""
+    """The question could not be answered; `is_busy`: later it can be."""
 
     request_id: str
     reason: str
+    is_busy: bool = False
 
 
 CacheAnswer = CacheExplanation | CacheDescription | CacheFlushed | CacheFault

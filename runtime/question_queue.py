@@ -36,7 +36,7 @@ class QuestionQueue:
     def add(self, gateway: bytes, query: CacheQuery) -> CacheFault | None:
         """Takes a question, or says at once why not."""
         if len(self._waiting) + len(self._open) >= MAX_QUESTIONS:
-            return CacheFault(query.request_id, TOO_MANY_QUESTIONS)
+            return CacheFault(query.request_id, TOO_MANY_QUESTIONS, is_busy=True)
         self._waiting.append((gateway, query))
         return None
 

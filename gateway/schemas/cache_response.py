@@ -10,7 +10,7 @@ from runtime.cache_messages import MissReason, TierName
 # Beside what a runtime says: the request itself keeps the cache out.
 Reason = MissReason | Literal["cache_prompt_false", "no_breakpoint", "prompt_scored"]
 # `memory` stands for the two kinds of requests that a tenant may not tell apart.
-EvictedFor = Literal["own_request", "other_tenant", "quota", "flush", "expired", "memory"]
+EvictedFor = Literal["own_request", "other_tenant", "quota", "flush", "memory"]
 PlaceKind = Literal["content", "message", "preamble", "generation_prompt"]
 
 

@@ -204,6 +204,15 @@ async def test_a_runtime_that_is_away_is_a_503_and_a_fault_a_500() -> None:
             assert "no tree" in error_of(answer)["message"]
 
 
+async def test_a_runtime_with_too_many_questions_is_a_503() -> None:
+    gateway = make_gateway()
+    gateway.engine.answers = lambda query: CacheFault(query.request_id, "too many", is_busy=True)
+    async with in_process(gateway) as client:
+        for answer in await all_routes(client):
+            assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+            assert error_of(answer)["message"] == "too many"
+
+
 class Foreign(ScriptedModel):
     """As one behind another server would be."""
 
