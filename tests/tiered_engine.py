@@ -3,12 +3,14 @@
 import threading
 from collections.abc import Sequence
 
+import msgspec
+
 from prefix_cache.identity import stored_root
 from prefix_cache.tiers.tier import PageTier
-from runtime.batch import ScheduledBatch
+from runtime.batch import Executor, ScheduledBatch
 from runtime.config import CacheFormat, RuntimeConfig
 from runtime.kv_codec import CODEC_VERSION, make_codec
-from runtime.messages import Submit
+from runtime.messages import EngineInfo, Submit
 from runtime.tier_threads import TierSet
 from tests.engine_harness import (
     MAX_STEPS,
@@ -37,32 +39,29 @@ class SlowExecutor(FakeExecutor):
             self.clock.now_ns += TOKEN_NS * batch.num_tokens
 
 
-class TieredEngine(EngineDriver):
-    """`run` also uses idle time and waits for the tiers; `close` ends the threads."""
+class TierDriver(EngineDriver):
+    """Any executor behind an engine with lower tiers. `ask` and `finish` wait for these, `settle`
+    uses idle time, `close` ends the threads."""
 
     def __init__(
         self,
+        executor: Executor,
+        info: EngineInfo,
         tiers: Sequence[PageTier],
         *,
-        num_pages: int = 256,
-        kv_root: bytes = b"root",
         payload_format: CacheFormat = "raw",
-        max_running: int = 16,
+        config: RuntimeConfig,
     ) -> None:
-        self.executor = SlowExecutor(PAGE_SIZE, VOCAB_SIZE)
         self.rung = threading.Event()
+        assert executor.page_io is not None
+        page_bytes, dtype = executor.page_io.page_bytes, executor.page_io.dtype
         self.tier_set = TierSet(
             tiers,
-            codec=make_codec(
-                payload_format, page_bytes=self.executor.page_io.page_bytes, dtype="bfloat16"
-            ),
-            root=stored_root(kv_root, payload_format, CODEC_VERSION),
+            codec=make_codec(payload_format, page_bytes=page_bytes, dtype=dtype),
+            root=stored_root(info.kv_root, payload_format, CODEC_VERSION),
             ring=self.rung.set,
         )
-        config = RuntimeConfig(model="fake", max_running=max_running)
-        info = make_info(num_pages=num_pages, max_model_len=4096)
-        super().__init__(self.executor, info, config=config, tiers=self.tier_set)
-        self.executor.clock = self.clock
+        super().__init__(executor, info, config=config, tiers=self.tier_set)
 
     def ask(self, request: Submit) -> Answer:
         self.submit(request)
@@ -77,7 +76,7 @@ class TieredEngine(EngineDriver):
             self.rung.clear()
             if self.engine.has_work():
                 self.step()
-            elif not self.engine.has_work():
+            else:
                 assert self.rung.wait(WAIT_S), f"nobody rang: {self.stats}"
         raise AssertionError(f"still busy after {MAX_STEPS} steps: {self.stats}")
 
@@ -86,8 +85,32 @@ class TieredEngine(EngineDriver):
         while self.engine.idle():
             self.check_pages()
         stored = threading.Event()
-        assert self.tier_set._storing.add(stored.set)
+        self.tier_set.prepare(stored.set)
         assert stored.wait(WAIT_S)
 
     def close(self) -> None:
         self.engine.close()
+
+
+class TieredEngine(TierDriver):
+    """Over the fake executor, whose pages hold what they say they do."""
+
+    executor: SlowExecutor
+
+    def __init__(
+        self,
+        tiers: Sequence[PageTier],
+        *,
+        num_pages: int = 256,
+        kv_root: bytes = b"root",
+        max_running: int = 16,
+    ) -> None:
+        self.executor = SlowExecutor(PAGE_SIZE, VOCAB_SIZE)
+        info = make_info(num_pages=num_pages, max_model_len=4096)
+        super().__init__(
+            self.executor,
+            msgspec.structs.replace(info, kv_root=kv_root),
+            tiers,
+            config=RuntimeConfig(model="fake", max_running=max_running),
+        )
+        self.executor.clock = self.clock
