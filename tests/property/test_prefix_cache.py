@@ -240,10 +240,8 @@ class PrefixCacheMachine(RuleBasedStateMachine):
         """Who keeps a list of pages by what is noted, has those of the tree."""
         self.directory -= set(self.cache.take_removed())
         for note in self.cache.take_stored():
-            page = self.model.pages.get(note.page_id)
-            is_current = self.cache.is_current(note.page_id, note.generation)
-            assert is_current == (page is not None and self.identity_of(page) == note.identity)
-            if is_current:
+            if self.cache.is_current(note.page_id, note.generation):
+                assert self.identity_of(self.model.pages[note.page_id]) == note.identity
                 self.directory.add(note.identity)
         assert self.directory == {
             self.identity_of(page)
