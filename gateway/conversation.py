@@ -72,16 +72,12 @@ class Conversation:
         return await asyncio.to_thread(self.prompt, num_dropped)
 
 
-def chat_messages(items: Iterable[Item], *, instructions: str | None = None) -> tuple[Message, ...]:
-    """What a model said before it was asked again is one message: its thoughts, text and calls."""
-    return tuple(message for message, _ in _turns(items, instructions=instructions))
-
-
 # A message and the items that it was made of.
 _Said = tuple[Message, Sequence[Item]]
 
 
 def _turns(items: Iterable[Item], *, instructions: str | None) -> Iterator[_Said]:
+    """What a model said before it was asked again is one message: its thoughts, text and calls."""
     if instructions is not None:
         yield {"role": "system", "content": instructions}, ()
     turn = _Turn()

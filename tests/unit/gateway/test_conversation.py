@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from gateway.conversation import (
     MAX_INLINE_ITEMS,
     Conversation,
-    chat_messages,
     max_dropped,
     shortened,
 )
@@ -43,6 +42,12 @@ def result(call_id: str, output: Any = "ok") -> CallOutputItem:
 
 def thought(text: str) -> ReasoningItem:
     return ReasoningItem("rs", "completed", content=[ReasoningText(text)])
+
+
+def chat_messages(
+    items: list[Item], *, instructions: str | None = None
+) -> tuple[dict[str, Any], ...]:
+    return Conversation(tuple(items), instructions=instructions).prompt().messages
 
 
 def call_dict(call_id: str) -> dict[str, Any]:
