@@ -37,7 +37,7 @@ help:
 	@echo "make lint types what CI checks                   make fmt    format the code"
 	@echo "make bench      speed, also beside another server: ARGS=\"--help\""
 	@echo "make soak       10,000 damaged schemas through the compile service, 200,000 random requests"
-	@echo "                through the prefix cache (20 minutes; ARGS=cache or ARGS=schemas for one of them)"
+	@echo "                through the prefix cache, killed writers (20 minutes; ARGS=schemas, cache or kills: one)"
 	@echo "make setup      install without serving          make lock   renew the lock files"
 
 $(VENV)/.created:
