@@ -63,7 +63,8 @@ class RuntimeKills:
             await engine.wait_ready(START_S)
             for _ in range(num_kills):
                 await self._talk(engine)
-                # Pages are written once nobody waits for an answer.
+                # Pages are written once nobody waits for an answer: on a busy machine, later.
+                await until(lambda: self._disk_bytes() > 0)
                 await asyncio.sleep(self._rng.uniform(0, LONGEST_LIFE_S))
                 self._look(engine)
                 await self._kill(engine)
