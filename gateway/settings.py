@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from gateway.tools.families import DialectSetting
 from grammar.spec import EngineChoice
 from runtime.config import CacheFormat, DeviceName, DTypeName
+from runtime.messages import MAX_PIN_S
 
 PREFIX = "RADIXGATE_"
 # Variables that tell the test suite where things are; they configure no server.
@@ -23,6 +24,10 @@ TEST_PREFIX = "RADIXGATE_TEST_"
 # What commands that talk to a server read; it may be set where one is started.
 CLIENT_KEY_VARIABLE = "RADIXGATE_KEY"
 UNPREFIXED = ("HOST", "PORT")
+
+# An exbibyte, as bytes still a number that fits in a message; ten years, which Redis takes.
+MAX_TIER_MB = 1 << 40
+MAX_REDIS_TTL_S = 315_360_000
 
 KeepAliveMode = Literal["comment", "chunk", "off"]
 LogLevel = Literal["debug", "info", "warning", "error"]
@@ -118,10 +123,12 @@ class Settings(BaseModel):
     cache_dir: str | None = setting(
         None, "folder in which computed prefixes outlive a restart; absent = none do", min_length=1
     )
-    cache_disk_mb: int = setting(4096, "largest size of that folder", unit="MiB", ge=1)
+    cache_disk_mb: int = setting(
+        4096, "largest size of that folder", unit="MiB", ge=1, le=MAX_TIER_MB
+    )
     cache_host_mb: int = setting(
         1024, "host memory for prefixes that a GPU's memory has no room for; 0 = none",
-        unit="MiB", ge=0,
+        unit="MiB", ge=0, le=MAX_TIER_MB,
     )  # fmt: skip
     cache_redis_url: str | None = secret(
         "a Redis in which servers of one model share computed prefixes; absent = none",
@@ -129,7 +136,11 @@ class Settings(BaseModel):
         min_length=1,
     )
     cache_redis_ttl_s: int = setting(
-        3600, "how long a prefix stays in that Redis after its last use", unit="s", ge=1
+        3600,
+        "how long a prefix stays in that Redis after its last use",
+        unit="s",
+        ge=1,
+        le=MAX_REDIS_TTL_S,
     )
     cache_format: CacheFormat = setting(
         "raw", "how prefixes are kept outside the device: exactly, or in half the size"
@@ -138,7 +149,11 @@ class Settings(BaseModel):
         0.25, "share of the page pool that one tenant's pinned prefixes may take", ge=0, le=1
     )
     cache_max_ttl_s: float = setting(
-        86400.0, "longest time for which a client may pin a prefix", unit="s", ge=0
+        86400.0,
+        "longest time for which a client may pin a prefix",
+        unit="s",
+        ge=0,
+        le=MAX_PIN_S,
     )
     response_store_max: int = setting(
         1000, "responses kept in memory for previous_response_id and GET; 0 = none is", ge=0

@@ -3,10 +3,9 @@
 The gateway has validated ranges and lengths in the client's terms; this is the last line.
 """
 
-import math
 from itertools import chain
 
-from runtime.messages import CacheHints, EngineInfo, Sampling, Submit
+from runtime.messages import MAX_PIN_S, CacheHints, EngineInfo, Sampling, Submit
 
 MAX_CHOICES = 128
 # Of all tokens of a prompt together: each best one takes some hundred bytes until it is sent.
@@ -75,8 +74,10 @@ def _find_strange_hints(hints: CacheHints) -> str | None:
     """Sizes and times that are none."""
     if len(hints.pins) > MAX_PINS:
         return f"there are {len(hints.pins)} pins; at most {MAX_PINS} are taken"
-    if not all(pin.num_tokens >= 0 and 0 <= pin.ttl_s < math.inf for pin in hints.pins):
-        return "a pin has a size or a time that is negative or no number"
+    if not all(pin.num_tokens >= 0 and 0 <= pin.ttl_s <= MAX_PIN_S for pin in hints.pins):
+        return (
+            f"a pin's size or time is negative or no number, or it lasts more than {MAX_PIN_S:g} s"
+        )
     if min(hints.keep_len or 0, hints.quota_bytes or 0) < 0:
         return "keep_len and quota_bytes must be at least 0"
     return None

@@ -14,6 +14,8 @@ from grammar.spec import PreparedConstraint
 from runtime.cache_messages import CacheAnswer, CacheQuery, TierName, TierUse
 
 PROTOCOL_VERSION = 4
+# Ten years: the end of a pin is still a date, and a number of nanoseconds that fits in a message.
+MAX_PIN_S = 315_360_000.0
 
 AttributeValue = str | int | float | bool
 FinishReason = Literal["stop", "length"]
@@ -75,7 +77,8 @@ class TraceContext(msgspec.Struct, frozen=True):
 
 
 class Pin(msgspec.Struct, frozen=True, array_like=True):
-    """The first `num_tokens` of the prompt shall stay cached for `ttl_s` seconds."""
+    """The first `num_tokens` of the prompt shall stay cached for `ttl_s` seconds, MAX_PIN_S at the
+    most."""
 
     num_tokens: int
     ttl_s: float

@@ -1,6 +1,9 @@
 """What the runtime is told of lower tiers: names and sizes, and no secret."""
 
-from gateway.settings import Settings
+import msgspec
+import pytest
+
+from gateway.settings import MAX_TIER_MB, Settings, SettingsError
 from gateway.tier_settings import tier_config
 
 URL = "redis://:password@localhost/0"
@@ -36,3 +39,24 @@ def test_the_check_tells_secrets_apart_and_nothing_else() -> None:
     ]
     assert checks[0] == checks[1] != checks[2]
     assert len(checks[0]) == 64
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("cache_disk_mb", MAX_TIER_MB + 1),
+        ("cache_host_mb", MAX_TIER_MB + 1),
+        ("cache_redis_ttl_s", 10**15),
+        ("cache_max_ttl_s", 1e13),
+    ],
+)
+def test_what_a_message_of_the_runtime_could_not_say_stops_the_start(
+    name: str, value: float
+) -> None:
+    with pytest.raises(SettingsError, match=f"RADIXGATE_{name.upper()}"):
+        Settings.load({f"RADIXGATE_{name.upper()}": str(value)}, {})
+
+
+def test_the_largest_tier_has_a_size_that_fits_in_a_message() -> None:
+    config = tier_config(settings(cache_disk_mb=MAX_TIER_MB, cache_dir="/c"), model_id="main")
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(config.disk_bytes)) == MAX_TIER_MB << 20

@@ -1,11 +1,15 @@
 """What the runtime refuses before it becomes a sequence."""
 
+import datetime
+import math
+import time
 from typing import Any
 
+import msgspec
 import pytest
 
 from runtime.admission import MAX_PROMPT_LOGPROBS, choices_to_answer, find_fault
-from runtime.messages import Sampling, Submit
+from runtime.messages import MAX_PIN_S, CacheHints, Pin, Sampling, Submit
 from tests.engine_harness import VOCAB_SIZE, make_info, make_submit
 
 INFO = make_info(num_pages=64, max_model_len=100)
@@ -13,6 +17,10 @@ INFO = make_info(num_pages=64, max_model_len=100)
 
 def limited(**limits: Any) -> Submit:
     return make_submit("a", [1], sampling=Sampling(max_tokens=1, **limits))
+
+
+def pinned(*pins: Pin) -> Submit:
+    return make_submit("a", [1], cache=CacheHints(pins=pins))
 
 
 def fault_of(request: Submit) -> str | None:
@@ -44,6 +52,13 @@ def test_limits_on_tokens_that_mean_something_are_taken() -> None:
     taken = limited(allowed_token_ids=(0, VOCAB_SIZE - 1), bad_words=((0,), (VOCAB_SIZE - 1, 3)))
     assert fault_of(taken) is None
     assert fault_of(make_submit("a", [1, 2], num_prompt_logprobs=0)) is None
+
+
+def test_the_end_of_the_longest_pin_is_a_date_that_fits_in_a_message() -> None:
+    assert fault_of(pinned(Pin(1, MAX_PIN_S))) is None
+    end_ns = time.time_ns() + round(MAX_PIN_S * 1e9)
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(end_ns)) == end_ns
+    assert datetime.datetime.fromtimestamp(end_ns / 1e9, datetime.UTC).year < 9999
 
 
 @pytest.mark.parametrize(
@@ -80,6 +95,13 @@ def test_limits_on_tokens_that_mean_something_are_taken() -> None:
         (limited(bad_words=((3, VOCAB_SIZE),)), "bad_words"),
         (limited(bad_words=((3,), (-7, 1))), "bad_words"),
         (limited(bad_words=((1,) * 40_000, (2,) * 40_000)), "80000 tokens"),
+        (pinned(Pin(-1, 1.0)), "a pin has"),
+        (pinned(Pin(1, -1.0)), "a pin has"),
+        (pinned(Pin(1, math.nan)), "a pin has"),
+        (pinned(Pin(1, 1e13)), "a pin has"),
+        (pinned(*[Pin(1, 1.0)] * 17), "17 pins"),
+        (make_submit("a", [1], cache=CacheHints(keep_len=-1)), "keep_len"),
+        (make_submit("a", [1], cache=CacheHints(quota_bytes=-1)), "quota_bytes"),
     ],
 )
 def test_what_could_break_a_step_is_named(request_: Submit, word: str) -> None:
