@@ -75,9 +75,7 @@ def _find_strange_hints(hints: CacheHints) -> str | None:
     if len(hints.pins) > MAX_PINS:
         return f"there are {len(hints.pins)} pins; at most {MAX_PINS} are taken"
     if not all(pin.num_tokens >= 0 and 0 <= pin.ttl_s <= MAX_PIN_S for pin in hints.pins):
-        return (
-            f"a pin's size or time is negative or no number, or it lasts more than {MAX_PIN_S:g} s"
-        )
+        return f"a pin has no sensible size, or no time from 0 to {MAX_PIN_S:g} s"
     if min(hints.keep_len or 0, hints.quota_bytes or 0) < 0:
         return "keep_len and quota_bytes must be at least 0"
     return None
