@@ -155,9 +155,9 @@ def _completed(
     if not tokens:
         return explanation
     num_whole = (explanation.num_tokens - 1) // page_size * page_size
-    reason = explanation.reason
+    found = msgspec.structs.replace(explanation, tier_tokens=tokens, cached_ids=[])
     if end >= num_whole:
-        reason = None
-    elif reason in ("never_seen", "differs"):
-        reason = "grows"
-    return msgspec.structs.replace(explanation, tier_tokens=tokens, reason=reason, cached_ids=[])
+        return msgspec.structs.replace(found, reason=None, evicted_at_ns=None, evicted_for=None)
+    if found.reason in ("never_seen", "differs"):
+        return msgspec.structs.replace(found, reason="grows")
+    return found

@@ -52,11 +52,12 @@ class Bench:
 
     def __init__(self) -> None:
         self.tiers = ScriptedTiers()
-        self.cache = PrefixCache(num_pages=64, page_size=4, identity_root=b"root")
+        evicted = EvictedLog()
+        self.cache = PrefixCache(num_pages=64, page_size=4, identity_root=b"root", observer=evicted)
         self.questions = CacheQuestions(
             self.cache,
             make_info(num_pages=64, max_model_len=256, page_size=4),
-            evicted=EvictedLog(),
+            evicted=evicted,
             tiers=self.tiers,
             clock=lambda: 0,
         )
@@ -101,6 +102,17 @@ def test_where_tiers_have_all_pages_of_a_prompt_nothing_is_missing(
     assert Bench().explain({"disk": num_pages}, prompt).reason is None
     if num_pages > 1:
         assert Bench().explain({"disk": num_pages - 1}, prompt).reason == "grows"
+
+
+def test_pages_that_the_device_gave_up_are_not_told_as_evicted_where_a_tier_has_them() -> None:
+    prompt = [*CHAT[:10], 90, 90, 90, 90]
+    bench = Bench()
+    bench.cache.flush()
+    told = bench.explain({"disk": 2}, prompt)
+    assert (told.reason, told.evicted_for) == ("evicted", "flush")
+    bench.tiers.found = Future()
+    told = bench.explain({"disk": 3}, prompt)
+    assert (told.reason, told.evicted_for, told.evicted_at_ns) == (None, None, None)
 
 
 @pytest.mark.parametrize("is_found_first", [False, True])
