@@ -29,9 +29,6 @@ class LeafQueue:
     def of(self, leaf: Node) -> SortedBuckets[Node]:
         return self.pinned if Pins.is_pinned(leaf) else self.normal
 
-    def first(self) -> Node | None:
-        return self.normal.first() or self.pinned.first()
-
 
 class EvictionOrder:
     """The order over all leaves, and one more for each owner with a quota over its own."""
@@ -62,7 +59,7 @@ class EvictionOrder:
     def first(self, owner: str | None = None) -> Node | None:
         """Who goes next of all, or of one owner with a quota."""
         queue = self.all if owner is None else self.of_owner[owner]
-        return queue.first()
+        return queue.normal.first() or queue.pinned.first()
 
     def follow(self, owner: str, leaves: Iterable[Node]) -> None:
         """Keeps an order of the owner's own leaves from now on; `leaves` are those in the tree."""

@@ -1,5 +1,6 @@
 """Nodes of the radix tree. Only the tree changes them."""
 
+import sys
 from array import array
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -62,6 +63,13 @@ class Node:
         page_bytes = self.root.page_bytes
         num_pages = len(self.edge) // (page_bytes + PAGE_ID_BYTES)
         return array("I", self.edge[num_pages * page_bytes :]).tolist()
+
+    @property
+    def last_page(self) -> int | None:
+        """The page that a full edge ends with; None for a root."""
+        if not self.edge:
+            return None
+        return int.from_bytes(self.edge[-PAGE_ID_BYTES:], sys.byteorder)
 
     @property
     def is_evictable(self) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from prefix_cache.children import (
+    change_edge,
     child_with,
     is_superseded,
     longest_prefix,
@@ -22,18 +23,20 @@ from prefix_cache.eviction import EvictionOrder
 from prefix_cache.expiries import Pin
 from prefix_cache.matching import Match, find_match
 from prefix_cache.node import (
-    PAGE_ID_BYTES,
     Node,
     PartialLeaf,
     Root,
     pack_page_ids,
-    unpack_page_ids,
 )
 from prefix_cache.observer import Cause
 from prefix_cache.owners import OwnerPages, Owners
 from prefix_cache.packed_tokens import TOKEN_BYTES, common_bytes
 from prefix_cache.page_ledger import PageLedger
 from prefix_cache.pins import Pins
+
+# A page at the end of an edge comes and goes with a copy of the edge. One of 100,000 tokens takes
+# 40 us to copy; longer ones than this are cut first, or go on in another node.
+MAX_COPIED_PAGES = 256
 
 
 @dataclass(slots=True)
@@ -213,7 +216,8 @@ class RadixTree:
         while len(evicted) < num_pages:
             leaf = self.order.first()
             assert leaf is not None, "no leaf, but pages that nobody locks"
-            cause: Cause = "own_request" if leaf.root.owner == for_owner else "other_tenant"
+            is_own = leaf.root.pages.owner == for_owner
+            cause: Cause = "own_request" if is_own else "other_tenant"
             evicted += self._give_up(
                 leaf, num_pages - len(evicted), cause=cause, for_owner=for_owner
             )
@@ -298,18 +302,21 @@ class RadixTree:
         """Adds new pages below a node that the caller locks; returns where they end, locked.
 
         A leaf that only the caller locks and no pin ends at grows in place, so that a sequence
-        that publishes page by page stays one edge.
+        that publishes page by page has few edges.
         """
         if self._ledger is not None:
             self._ledger.entered(
-                parent.root.namespace, _last_page(parent), tokens=tokens, page_ids=page_ids
+                parent.root.namespace, parent.last_page, tokens=tokens, page_ids=page_ids
             )
-        if parent.num_locks != 1 or parent.children or self.pins.is_pinned(parent):
+        is_own_leaf = parent.num_locks == 1 and not parent.children
+        is_own_leaf = is_own_leaf and not self.pins.is_pinned(parent)
+        if not is_own_leaf or parent.num_pages >= MAX_COPIED_PAGES:
             parent = self._add_child(parent, Node(parent, tokens + pack_page_ids(page_ids)))
             parent.num_locks = 1
         else:
             page_ids_there = parent.packed_page_ids
-            parent.edge = parent.tokens + tokens + page_ids_there + pack_page_ids(page_ids)
+            edge = parent.tokens + tokens + page_ids_there + pack_page_ids(page_ids)
+            change_edge(_parent_of(parent).children, parent, edge)
             self._count(parent.root.pages, len(page_ids))
         self.num_locked_pages += len(page_ids)
         return parent
@@ -336,13 +343,16 @@ class RadixTree:
 
     def _give_up(self, leaf: Node, num_pages: int, *, cause: Cause, for_owner: str) -> list[int]:
         """Evicts at most that many pages from the end of an unlocked leaf."""
-        page_ids = leaf.page_ids
+        page_ids, before = leaf.page_ids, _parent_of(leaf).last_page
         num_left = len(page_ids) - num_pages
+        if num_left > MAX_COPIED_PAGES:
+            self._split(leaf, num_left - MAX_COPIED_PAGES // 2)
+            return self._give_up(leaf, num_pages, cause=cause, for_owner=for_owner)
         if num_left > 0:
-            before: int | None = page_ids[num_left - 1]
+            before = page_ids[num_left - 1]
             del page_ids[:num_left]
         else:
-            num_left, before = 0, _last_page(_parent_of(leaf))
+            num_left = 0
         if self._ledger is not None:
             start = num_left * self._page_bytes
             self._ledger.evicted(
@@ -354,7 +364,7 @@ class RadixTree:
                 for_owner=for_owner,
             )
         if num_left:
-            leaf.edge = leaf.cut(0, num_left)
+            change_edge(_parent_of(leaf).children, leaf, leaf.cut(0, num_left))
             self.pins.shortened(leaf, len(page_ids))
             self._count(leaf.root.pages, -len(page_ids))
         else:
@@ -417,8 +427,3 @@ def _path_to_root(node: Node | None) -> Iterator[Node]:
 def _parent_of(node: Node) -> Node:
     assert node.parent is not None, "a root has no parent"
     return node.parent
-
-
-def _last_page(node: Node) -> int | None:
-    """The page that a node's edge ends with; None for a root."""
-    return unpack_page_ids(node.edge[-PAGE_ID_BYTES:])[0] if node.edge else None

@@ -6,7 +6,7 @@ from prefix_cache.invariants import check_tree
 from prefix_cache.matching import Match
 from prefix_cache.node import Node
 from prefix_cache.packed_tokens import pack, unpack
-from prefix_cache.tree import RadixTree, descendants
+from prefix_cache.tree import MAX_COPIED_PAGES, RadixTree, descendants
 from tests.unit.prefix_cache.trees import make_tree
 
 NAMESPACE = b"tenant"
@@ -194,6 +194,24 @@ def test_a_leaf_that_only_its_writer_locks_grows_in_place(writer: Writer) -> Non
     assert writer.insert("33334444", first) is first
     assert edges(writer.tree) == [[0, 1, 2, 3]]
     check_tree(writer.tree, [first])
+
+
+def test_an_edge_that_is_long_to_copy_does_not_grow(writer: Writer) -> None:
+    node = writer.insert("1111" * MAX_COPIED_PAGES)
+    grown = writer.insert("2222", node)
+    assert grown.parent is node
+    assert writer.insert("3333", grown) is grown
+    check_tree(writer.tree, [grown])
+
+
+def test_a_long_edge_is_given_up_page_by_page_in_small_copies(writer: Writer) -> None:
+    num_pages = 5 * MAX_COPIED_PAGES
+    leaf = writer.insert_unlocked("1111" * num_pages)
+    for number in range(num_pages - 1, 0, -1):
+        assert writer.tree.evict(1) == [number]
+        if leaf.parent is not None:
+            assert leaf.num_pages <= MAX_COPIED_PAGES + 1
+    check_tree(writer.tree, [])
 
 
 def test_a_leaf_that_two_lock_gets_a_child_instead(writer: Writer) -> None:
