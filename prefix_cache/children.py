@@ -107,6 +107,14 @@ def with_replaced(children: Children[E], old: E, new: E) -> Children[E]:
     return children
 
 
+def change_edge(children: Children[E], child: E, edge: bytes) -> None:
+    """Gives a child an edge that is longer or shorter, and begins with the same page."""
+    bucket = children.bucket_of(child) if isinstance(children, SortedBuckets) else None
+    child.edge = edge
+    if isinstance(children, SortedBuckets) and bucket is not None:
+        children.note_changed(bucket)
+
+
 def _index_of(children: tuple[E, ...] | list[E], child: E) -> int:
     if children[0] is child:
         return 0

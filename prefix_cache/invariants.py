@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from prefix_cache.children import is_superseded
 from prefix_cache.node import PAGE_ID_BYTES, Node, PartialLeaf, Root
 from prefix_cache.packed_tokens import TOKEN_BYTES
+from prefix_cache.sorted_buckets import SortedBuckets
 from prefix_cache.tree import RadixTree, descendants
 
 if TYPE_CHECKING:
@@ -64,6 +65,8 @@ def _check_children(node: Node, page_bytes: int) -> None:
     children = list(node.children)
     assert all(child.parent is node for child in children), "a child has another parent"
     assert len(node.children) == len(children), "the counter of children is wrong"
+    if isinstance(node.children, SortedBuckets):
+        node.children.check_invariants()
     assert children or node.children == (), "an empty container of children was kept"
     first_pages = [child.edge[:page_bytes] for child in children]
     assert first_pages == sorted(set(first_pages)), "children are not sorted, or not distinct"

@@ -13,7 +13,8 @@ T = TypeVar("T")
 
 
 class SortedBuckets(Generic[T]):
-    """Items in the order of their keys, which are distinct and do not change while they are in.
+    """Items in the order of their keys, which are distinct and do not change while they are in, but
+    as `note_changed` allows.
 
     Finding a place takes O(log n) comparisons; an item takes 8 bytes, and a little for its bucket.
     """
@@ -81,6 +82,15 @@ class SortedBuckets(Generic[T]):
         place, index = self._find(old)
         self._buckets[place][index] = new
         self._lasts[place] = self._key(self._buckets[place][-1])
+
+    def bucket_of(self, item: T) -> int:
+        """Which bucket it is in, for `note_changed`."""
+        return self._find(item)[0]
+
+    def note_changed(self, bucket: int) -> None:
+        """The key of an item in that bucket was changed, in a way that leaves the order as it is.
+        No item may be looked for between the change and this call."""
+        self._lasts[bucket] = self._key(self._buckets[bucket][-1])
 
     def check_invariants(self) -> None:
         """Raises AssertionError where the order is broken or the sizes are."""

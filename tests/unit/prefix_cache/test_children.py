@@ -6,11 +6,14 @@ from itertools import product
 
 import pytest
 
+from prefix_cache import children as children_module
+from prefix_cache import sorted_buckets
 from prefix_cache.children import (
     MAX_LIST,
     MAX_TUPLE,
     Children,
     around,
+    change_edge,
     child_with,
     closest,
     every,
@@ -22,6 +25,7 @@ from prefix_cache.children import (
 )
 from prefix_cache.packed_tokens import pack, unpack
 from prefix_cache.sorted_buckets import SortedBuckets
+from tests.unit.prefix_cache.cached_prompts import make_cache, need
 from tests.unit.prefix_cache.counting import CountingBytes
 
 
@@ -129,6 +133,35 @@ def test_the_neighbours_are_the_same_in_every_container(num_children: int) -> No
     assert around(children, pack((9,)))[1] is None
     assert list(every(children, 1)) == list(children)
     assert len(every(children, 2)) <= num_children // 2 + num_children // 20 + 1
+
+
+@pytest.mark.parametrize("num_children", [2, MAX_TUPLE + 2, MAX_LIST + 2])
+def test_a_child_is_found_after_its_edge_became_longer_or_shorter(num_children: int) -> None:
+    children = children_of(*((first, 5, 5) for first in range(num_children)))
+    for child in list(children):
+        change_edge(children, child, child.edge + pack((9,)))
+    for child in list(children):
+        change_edge(children, child, child.edge[:4])
+    for child in list(children):
+        children = without_child(children, child)
+    assert children == ()
+
+
+def test_edges_grow_and_are_cut_among_many_siblings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(children_module, "MAX_LIST", 2)
+    monkeypatch.setattr(sorted_buckets, "MAX_BUCKET", 2)
+    cache = make_cache(64)
+    leases = [cache.acquire(b"a", [first] * 4, max_tokens=3) for first in range(12)]
+    for num_pages in range(1, 5):
+        for first, lease in enumerate(leases):
+            cache.extend(lease, 1)
+            cache.publish(lease, [first, *[99 - first] * (4 * num_pages - 1)])
+    cache.check_invariants()
+    for lease in leases:
+        cache.release(lease, None)
+    for num_pages in range(17, 65):  # 16 are free
+        need(cache, num_pages)
+    assert cache.counts().cached == 0
 
 
 def test_a_child_that_is_not_there_is_refused() -> None:
