@@ -31,6 +31,7 @@ ANSWER_SCHEMA: dict[str, Any] = {
 _UNIQUE_WORDS = 250
 _SYSTEM_WORDS = 1390
 _QUESTION_WORDS = 40
+_SHORT_WORDS = 8
 
 
 def make_bodies(workload: Workload, model: str, *, num_requests: int, seed: str) -> list[Body]:
@@ -50,6 +51,16 @@ def make_pairs(model: str, *, num_pairs: int, seed: str) -> list[Body]:
     rng = random.Random(f"{seed}/pairs")
     prompts = [say(rng, _SYSTEM_WORDS) for _ in range(num_pairs)]
     return [_chat(model, prompt, max_tokens=4) for prompt in prompts for _ in range(2)]
+
+
+def make_questions(model: str, *, num_questions: int, seed: str) -> list[Body]:
+    """Short questions behind one prefix of about 1,400 tokens, which is new for each seed."""
+    rng = random.Random(f"{seed}/questions")
+    system = say(rng, _SYSTEM_WORDS)
+    return [
+        _chat(model, say(rng, _SHORT_WORDS), system=system, max_tokens=4)
+        for _ in range(num_questions)
+    ]
 
 
 def make_long_prompt(model: str, *, num_words: int, max_tokens: int, seed: str) -> Body:
