@@ -18,7 +18,7 @@ from runtime.request import Request, RestoredTokens, SequenceState
 from runtime.restorer import Restoration, Restorer
 from runtime.step_budget import PrefillEstimate
 from runtime.tier_fetch import Decision, Fetch, TierReport
-from runtime.tier_threads import TierSet
+from runtime.tier_threads import MAX_FETCH_BYTES, TierSet
 from telemetry import names
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ class Promotion:
             self._note(request, refusal, start_ns=since_ns)
             self._tiers.probe(fetch)
             return None
-        refusal = self._tiers.start(fetch)
+        refusal = self._tiers.busy() if self._has_enough(fetch) else self._tiers.start(fetch)
         if refusal is not None:
             self._note(request, refusal, start_ns=since_ns)
             return None
@@ -187,6 +187,12 @@ class Promotion:
         waiting = Waiting(restoration, until_ns=since_ns + max(MIN_WAIT_NS, wait_ns))
         self._waiting.append(waiting)
         return waiting
+
+    def _has_enough(self, fetch: Fetch) -> bool:
+        """Whether with these pages too many were on their way, or waited to be written."""
+        num_pages = sum(one.fetch.num_pages for one in self._waiting)
+        num_bytes = (num_pages + fetch.num_pages) * self._tiers.page_bytes
+        return num_pages > 0 and num_bytes > MAX_FETCH_BYTES
 
     def _grant_grace(self) -> None:
         """Waits a moment for what was begun since the last step."""

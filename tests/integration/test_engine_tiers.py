@@ -7,6 +7,7 @@ from concurrent.futures import Future
 import pytest
 
 from prefix_cache.tiers.tier import PageTier
+from runtime import promotion
 from runtime.cache_messages import CacheExplanation, CacheFlushed, ExplainCache, FlushCache
 from runtime.messages import CacheHints, ErrorCode, Phase
 from telemetry import names
@@ -339,6 +340,23 @@ def test_what_one_tier_lacks_comes_from_the_next_and_is_kept_above(start: Start)
     assert answer.last.usage.tier_tokens == {"disk": 4 * PAGE_SIZE, "redis": 6 * PAGE_SIZE}
     engine.settle()
     assert list(disk.pages.items())[:10] == list(redis.pages.items())[:10]
+
+
+def test_more_than_a_bound_is_not_on_its_way(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    tier = MemoryTier()
+    fill(start, tier)
+    tier.hold()
+    engine = start(tier)
+    monkeypatch.setattr(promotion, "MAX_FETCH_BYTES", 12 * engine.tier_set.page_bytes)
+    other = [5, *PROMPT[: 4 * PAGE_SIZE]]
+    engine.submit(make_submit("first", PROMPT))
+    engine.submit(make_submit("second", other))
+    engine.finish("second")
+    tier.release()
+    engine.finish("first")
+    assert fetches(engine.answer("second").phases) == [("disk", "busy", 0)]
+    assert fetches(engine.answer("first").phases) == [("disk", "fetched", 10 * PAGE_SIZE)]
+    assert engine.answer("second").token_ids == alone(make_submit("second", other))
 
 
 def test_restored_pages_are_not_stored_again(start: Start) -> None:

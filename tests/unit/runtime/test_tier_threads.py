@@ -1,8 +1,6 @@
 """The two threads of the lower tiers: bounded queues, what is refused, how they end."""
 
 import logging
-import os
-import sys
 import threading
 from collections.abc import Callable, Iterator
 
@@ -10,10 +8,9 @@ import numpy as np
 import pytest
 
 from prefix_cache.tiers.tier import PageKey
-from runtime import tier_threads
 from runtime.kv_codec import Int8Codec, RawCodec
 from runtime.tier_fetch import Decision, Fetch
-from runtime.tier_threads import STORE_NICENESS, JobThread, TierSet
+from runtime.tier_threads import JobThread, TierSet
 from tests.memory_tier import MemoryTier
 
 WAIT_S = 10.0
@@ -38,8 +35,8 @@ class Gate:
 def make_thread() -> Iterator[Callable[..., JobThread]]:
     made: list[JobThread] = []
 
-    def make(*, max_bytes: int = 100, niceness: int = 0) -> JobThread:
-        made.append(JobThread("test", max_bytes=max_bytes, niceness=niceness))
+    def make(*, max_bytes: int = 100) -> JobThread:
+        made.append(JobThread("test", max_bytes=max_bytes))
         return made[-1]
 
     yield make
@@ -111,19 +108,6 @@ def test_a_thread_that_does_not_end_is_not_waited_for(
     gate.open()
     assert thread.close(timeout_s=WAIT_S)
     assert not ran.is_set()
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="a thread has no niceness of its own")
-def test_only_the_store_thread_is_nice(make_thread: Callable[..., JobThread]) -> None:
-    found: list[int] = []
-
-    def look() -> None:
-        found.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
-
-    ours = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
-    run(make_thread(), look)
-    run(make_thread(niceness=STORE_NICENESS), look)
-    assert found == [ours, STORE_NICENESS]
 
 
 @pytest.fixture
@@ -243,10 +227,7 @@ def test_an_empty_host_tier_is_not_asked() -> None:
     tiers.close(timeout_s=WAIT_S)
 
 
-def test_a_tier_that_keeps_its_thread_is_left_open(
-    tiers: TierSet, tier: MemoryTier, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tier_threads, "STORE_NICENESS", 0)
+def test_a_tier_that_keeps_its_thread_is_left_open(tiers: TierSet, tier: MemoryTier) -> None:
     tier.hold()
     tiers.start(wanted())
     tiers.close(timeout_s=0.05)
