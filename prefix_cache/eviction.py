@@ -39,15 +39,14 @@ class EvictionOrder:
 
     def add(self, leaf: Node) -> None:
         self.all.of(leaf).add(leaf)
-        if (own := self._own(leaf)) is not None:
+        if self.of_owner and (own := self._own(leaf)) is not None:
             own.of(leaf).add(leaf)
 
     def remove(self, leaf: Node) -> None:
         """The leaf is about to be locked, or to leave the tree."""
-        is_pinned = Pins.is_pinned(leaf)
-        (self.all.pinned if is_pinned else self.all.normal).remove(leaf)
+        self.all.of(leaf).remove(leaf)
         if self.of_owner and (own := self._own(leaf)) is not None:
-            (own.pinned if is_pinned else own.normal).remove(leaf)
+            own.of(leaf).remove(leaf)
 
     def unpin(self, leaf: Node) -> None:
         """The leaf has just lost its last pin: it keeps its place by use, among the others."""
@@ -71,4 +70,4 @@ class EvictionOrder:
         self.of_owner.pop(owner, None)
 
     def _own(self, leaf: Node) -> LeafQueue | None:
-        return self.of_owner.get(leaf.root.pages.owner) if self.of_owner else None
+        return self.of_owner.get(leaf.root.pages.owner)

@@ -68,8 +68,10 @@ class SortedBuckets(Generic[T]):
         self._num_items += 1
 
     def remove(self, item: T) -> None:
-        place, index = self._find(item)
-        bucket = self._buckets[place]
+        bucket, place, index = self._buckets[0], 0, 0
+        if bucket[0] is not item:
+            place, index = self._find(item)
+            bucket = self._buckets[place]
         del bucket[index]
         self._num_items -= 1
         if not bucket:
@@ -116,8 +118,6 @@ class SortedBuckets(Generic[T]):
         self._lasts.insert(place, self._key(bucket[middle - 1]))
 
     def _find(self, item: T) -> tuple[int, int]:
-        if self._buckets[0][0] is item:
-            return 0, 0
         key = self._key(item)
         place = bisect_left(self._lasts, key)
         index = bisect_left(self._buckets[place], key, key=self._key)

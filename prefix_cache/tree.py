@@ -338,7 +338,7 @@ class RadixTree:
         if leaf is None or leaf.num_locks:
             return []
         page_ids = leaf.page_ids
-        self._unlink(leaf)
+        self._detach(leaf, leaves_parent=True)
         return page_ids
 
     def _give_up(self, leaf: Node, num_pages: int, *, cause: Cause, for_owner: str) -> list[int]:
@@ -371,27 +371,27 @@ class RadixTree:
             self._detach(leaf)
         return page_ids
 
-    def _detach(self, leaf: Node) -> None:
-        """Takes an unlocked leaf out; its parent becomes a leaf, or an empty root goes too."""
-        parent = _parent_of(leaf)
-        self._unlink(leaf)
-        if parent.children:
-            return
-        if isinstance(parent, Root):
-            del self.roots[parent.namespace], parent.pages.roots[parent.namespace]
-            self.owners.forget_if_idle(parent.pages)
-        elif parent.num_locks == 0:
-            self.order.add(parent)
-
-    def _unlink(self, leaf: Node) -> None:
+    def _detach(self, leaf: Node, *, leaves_parent: bool = False) -> None:
+        """Takes an unlocked leaf out. Its parent becomes a leaf, or an empty root goes too, but
+        for `leaves_parent`."""
         assert not leaf.num_locks
         assert not leaf.children
-        parent = _parent_of(leaf)
+        parent, pages = _parent_of(leaf), leaf.root.pages
+        num_pages = leaf.num_pages
         self.order.remove(leaf)
-        self.pins.removed(leaf)
+        if pages.num_pinned:
+            self.pins.removed(leaf)
         parent.children = without_child(parent.children, leaf)
         leaf.parent = None
-        self._count(leaf.root.pages, -leaf.num_pages)
+        self.num_pages -= num_pages
+        pages.num_pages -= num_pages
+        if parent.children or leaves_parent:
+            return
+        if isinstance(parent, Root):
+            del self.roots[parent.namespace], pages.roots[parent.namespace]
+            self.owners.forget_if_idle(pages)
+        elif parent.num_locks == 0:
+            self.order.add(parent)
 
     def _count(self, pages: OwnerPages, num_pages: int) -> None:
         self.num_pages += num_pages
