@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import aiohttp
 import redis
@@ -21,6 +21,7 @@ import redis
 from telemetry import names
 from tests.bench.client import ask, client_session, run_load
 from tests.bench.measure import make_row
+from tests.bench.processor import ProcessorTimes
 from tests.bench.restored import tier_number, tiered_product
 from tests.bench.servers import Endpoint, ServerError, running
 from tests.bench.single_bench import run_single
@@ -47,11 +48,13 @@ _HEARTBEAT_S = 1.5
 
 @dataclass(frozen=True, slots=True)
 class FaultRow:
-    """One load. `closed_after_s` None = there was no breaker to close, or it did not."""
+    """One load. `other_work` is what else the processor did meanwhile, Redis among it.
+    `closed_after_s` None = there was no breaker to close, or it did not."""
 
     setup: str
     output_tok_s: float
     num_failed: int
+    other_work: str = ""
     num_failures: float = 0.0
     num_openings: float = 0.0
     closed_after_s: float | None = None
@@ -59,7 +62,8 @@ class FaultRow:
     def describe(self) -> str:
         closed = "-" if self.closed_after_s is None else f"{self.closed_after_s:.1f} s"
         return (
-            f"{self.setup:<10} {self.output_tok_s:7.1f} tok/s, {self.num_failed} requests failed,"
+            f"{self.setup:<10} {self.output_tok_s:7.1f} tok/s, {self.other_work},"
+            f" {self.num_failed} requests failed,"
             f" {self.num_failures:.0f} calls of the tier failed,"
             f" breaker opened {self.num_openings:.0f} times, closed after {closed}"
         )
@@ -198,11 +202,13 @@ async def _load(setup: str, endpoint: Endpoint, plan: Plan) -> FaultRow:
         bodies = make_bodies(
             "unique", endpoint.model, num_requests=count, seed=f"faults/{plan.seed}/{name}"
         )
+        start = ProcessorTimes.now(endpoint.pid)
         load = await run_load(endpoint.base_url, bodies, num_clients=clients)
+        other_work = ProcessorTimes.now(endpoint.pid).describe_since(start)
     row = make_row(setup, "unique", clients, load)
     if row.output_tokens == 0:
         raise ServerError(f"{setup}: no request was answered: {row.first_failure}")
-    return FaultRow(setup, row.summary.output_tok_s, row.num_failed)
+    return FaultRow(setup, row.summary.output_tok_s, row.num_failed, other_work)
 
 
 async def _with_breaker(row: FaultRow, endpoint: Endpoint) -> FaultRow:
@@ -220,7 +226,7 @@ async def _with_breaker(row: FaultRow, endpoint: Endpoint) -> FaultRow:
             await asyncio.sleep(_POLL_S)
         failures = await tier_number(session, endpoint, names.METRIC_TIER_FAILURES, TIER)
         openings = await tier_number(session, endpoint, names.METRIC_TIER_OPENINGS, TIER)
-    return FaultRow(row.setup, row.output_tok_s, row.num_failed, failures, openings, closed_after_s)
+    return replace(row, num_failures=failures, num_openings=openings, closed_after_s=closed_after_s)
 
 
 async def _ask_something(session: aiohttp.ClientSession, endpoint: Endpoint) -> None:

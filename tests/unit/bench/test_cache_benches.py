@@ -92,12 +92,12 @@ def fault_rows(
 ) -> list[FaultRow]:
     return [
         FaultRow(NO_REDIS, 500.0, 0),
-        FaultRow(STOPPED, 500.0 * share, failed, 3.0, openings, closed),
+        FaultRow(STOPPED, 500.0 * share, failed, "", 3.0, openings, closed),
     ]
 
 
 def test_faults_are_compared_within_their_round() -> None:
-    slow_round = [FaultRow(NO_REDIS, 100.0, 0), FaultRow(STOPPED, 98.0, 0, 1.0, 1.0, 1.0)]
+    slow_round = [FaultRow(NO_REDIS, 100.0, 0), FaultRow(STOPPED, 98.0, 0, "", 1.0, 1.0, 1.0)]
     (outcome,) = outcomes([fault_rows(0.94), slow_round, fault_rows(0.96)])
     assert outcome.share == pytest.approx(0.96)
     assert (outcome.num_openings, outcome.num_failed, outcome.is_good) == (3, 0, True)
