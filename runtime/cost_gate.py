@@ -2,7 +2,7 @@
 
     bytes / bandwidth + latency < tokens / prefill rate, all of it measured
 
-Owned by the fetch thread, which measures; the engine's loop only reads.
+The tier threads measure, the engine's loop only reads.
 """
 
 import time

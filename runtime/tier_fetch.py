@@ -133,14 +133,15 @@ class Fetch:
         return struct.pack(f">{self.page_size}I", *tokens)
 
 
-KeepAbove = Callable[[int, Sequence[PageKey], Sequence[Payload]], None]
+KeepAbove = Callable[[Fetch, int, Sequence[PageKey], Sequence[Payload]], None]
 
 
 class TierFetcher:
     """Asks the tiers in their order; what one lacks the next may have.
 
-    `keep_above(index, keys, payloads)`: what tier `index` gave, the faster ones may keep too.
-    `ring` is called when pages have come and when a fetch is done.
+    `keep_above(fetch, index, keys, payloads)`: what tier `index` gave, the faster may keep.
+    `ring` is called when pages have come and when a fetch is done. `measure_later` is given what
+    measures a slow tier again, which must keep no fetch waiting.
     """
 
     def __init__(
@@ -152,6 +153,7 @@ class TierFetcher:
         root: bytes,
         keep_above: KeepAbove,
         ring: Callable[[], None],
+        measure_later: Callable[[Callable[[], None]], object],
         clock_ns: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
         self._sources = sources
@@ -160,6 +162,7 @@ class TierFetcher:
         self._root = root
         self._keep_above = keep_above
         self._ring = ring
+        self._measure_later = measure_later
         self._clock_ns = clock_ns
 
     def run(self, fetch: Fetch) -> None:
@@ -181,10 +184,12 @@ class TierFetcher:
         finally:
             fetch.finish()
             self._ring()
-        self._measure_again(slow, keys)
+        if any(source.gate.is_stale() for source in slow):
+            self._measure_later(lambda: self._measure_again(slow, keys))
 
     def probe(self, fetch: Fetch) -> None:
-        """Measures the tiers with the first of these pages; nobody waits for them."""
+        """Measures the tiers with the first of these pages; nobody waits for them. From any
+        thread."""
         self._measure_again(self._sources, fetch.keys(self._root))
 
     def _ask(
@@ -239,7 +244,7 @@ class TierFetcher:
             if payloads:
                 num_pages += len(payloads)
                 self._deliver(fetch, source.tier.label, payloads)
-                self._keep_above(index, wanted[: len(payloads)], payloads)
+                self._keep_above(fetch, index, wanted[: len(payloads)], payloads)
             if len(payloads) < len(wanted):
                 break
         num_bytes = num_pages * self._codec.payload_bytes

@@ -27,8 +27,9 @@ MAX_FETCH_BYTES = 512 * 1024 * 1024
 MAX_STORE_BYTES = 64 * 1024 * 1024
 # Other models whose pages are looked for, to explain a miss.
 MAX_OTHER_ROOTS = 32
-# Of a token id that waits in a queue.
+# Of a token id, and of a page's name, that wait in a queue.
 TOKEN_BYTES = 8
+IDENTITY_BYTES = 100
 
 
 class JobThread:
@@ -126,6 +127,8 @@ class TierSet:
         self._is_closed = False
         num_pages = max(1, CHUNK_BYTES // codec.page_bytes)
         self._buffers = PageBuffers(num_pages, codec.page_bytes)
+        self._fetching = JobThread("tier fetch", max_bytes=MAX_FETCH_BYTES)
+        self._storing = JobThread("tier store", max_bytes=MAX_STORE_BYTES)
         self._fetcher = TierFetcher(
             self._sources,
             codec,
@@ -133,9 +136,8 @@ class TierSet:
             root=root,
             keep_above=self._keep_above,
             ring=self._ring_loop,
+            measure_later=self._storing.add,
         )
-        self._fetching = JobThread("tier fetch", max_bytes=MAX_FETCH_BYTES)
-        self._storing = JobThread("tier store", max_bytes=MAX_STORE_BYTES)
 
     @property
     def num_free_store_bytes(self) -> int:
@@ -195,7 +197,7 @@ class TierSet:
                 self._is_probing = False
 
         self._is_probing = True
-        if not self._fetching.add(run):
+        if not self._storing.add(run):
             self._is_probing = False
 
     def count(self, fetch: Fetch) -> Future[dict[TierLabel, int]]:
@@ -262,7 +264,8 @@ class TierSet:
         be said now."""
         directory = self._directory
         return directory is not None and self._storing.add(
-            lambda: directory.announce(stored, removed)
+            lambda: directory.announce(stored, removed),
+            num_bytes=IDENTITY_BYTES * (len(stored) + len(removed)),
         )
 
     def wait_for_room(self, num_bytes: int, *, timeout_s: float) -> None:
@@ -327,11 +330,14 @@ class TierSet:
                     return True
         return False
 
-    def _keep_above(self, index: int, keys: Sequence[PageKey], payloads: Sequence[Payload]) -> None:
-        """What came from a slower tier is kept in the faster ones."""
-        if index == 0:
-            return
+    def _keep_above(
+        self, fetch: Fetch, index: int, keys: Sequence[PageKey], payloads: Sequence[Payload]
+    ) -> None:
+        """What came from a slower tier is kept in the faster ones, unless it is forgotten."""
         num_forgotten = self._num_forgotten
+        # In this order: who forgets cancels all fetches first, then counts.
+        if index == 0 or fetch.is_cancelled:
+            return
 
         def run() -> None:
             if num_forgotten == self._num_forgotten:

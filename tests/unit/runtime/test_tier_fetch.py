@@ -1,6 +1,6 @@
 """One fetch, tier by tier: what is asked, what is too slow, what is measured again."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
@@ -53,6 +53,7 @@ class Bench:
         self.sources = [TierSource(tier, CostGate(self.clock)) for tier in self.tiers]
         self.kept: list[tuple[int, int]] = []
         self.num_rings = 0
+        self.later: list[Callable[[], None]] = []
         self.fetcher = TierFetcher(
             self.sources,
             RawCodec(page_bytes),
@@ -60,6 +61,7 @@ class Bench:
             root=ROOT,
             keep_above=self._keep,
             ring=self._ring,
+            measure_later=self.later.append,
             clock_ns=self.clock,
         )
         for tier, number in zip(self.tiers, num_pages, strict=True):
@@ -71,7 +73,9 @@ class Bench:
         self.fetcher.run(fetch)
         return [report.decision for report in fetch.reports]
 
-    def _keep(self, index: int, keys: Sequence[PageKey], payloads: Sequence[Payload]) -> None:
+    def _keep(
+        self, _: Fetch, index: int, keys: Sequence[PageKey], payloads: Sequence[Payload]
+    ) -> None:
         assert len(keys) == len(payloads)
         self.kept.append((index, len(keys)))
 
@@ -162,36 +166,13 @@ def test_a_slow_tier_is_measured_again_after_a_while_with_few_pages() -> None:
     fetch = wanted(token_ns=1)
     assert bench.run(fetch) == [Decision.TOO_SMALL]
     assert not fetch.chunks
+    assert bench.tiers[0].num_calls("count") == 0  # a fetch that comes next must not wait for it
+    (measure,) = bench.later
+    measure()
     assert bench.tiers[0].calls[1:] == [("count", PROBE_PAGES), ("fetch", PROBE_PAGES)]
     assert bench.sources[0].gate.lookup_ns < 10**9
     bench.fetcher.probe(wanted())
     assert bench.tiers[0].num_calls("fetch") == 1
-
-
-def test_who_waits_is_told_before_anything_is_measured_again() -> None:
-    bench = Bench(8)
-    bench.sources[0].gate.observe_lookup(10**9)
-    bench.clock.now_ns += STALE_NS + 1
-    fetch = wanted(token_ns=1)
-    bench.tiers[0].hold()  # which would keep the lookup for ever
-
-    class Rung(Exception):
-        pass
-
-    def ring() -> None:
-        assert fetch.is_done
-        raise Rung
-
-    fetcher = TierFetcher(
-        bench.sources,
-        RawCodec(PAGE_BYTES),
-        buffers=PageBuffers(8, PAGE_BYTES),
-        root=ROOT,
-        keep_above=bench._keep,
-        ring=ring,
-    )
-    with pytest.raises(Rung):
-        fetcher.run(fetch)
 
 
 def test_a_cancelled_fetch_asks_nobody() -> None:
@@ -205,9 +186,11 @@ def test_a_cancelled_fetch_asks_nobody() -> None:
 def test_large_fetches_come_in_parts_and_end_when_they_are_cancelled() -> None:
     bench, fetch = Bench(10, page_bytes=CHUNK_BYTES // 3), wanted()
 
-    def cancel(index: int, keys: Sequence[PageKey], payloads: Sequence[Payload]) -> None:
+    def cancel(
+        fetch: Fetch, index: int, keys: Sequence[PageKey], payloads: Sequence[Payload]
+    ) -> None:
         fetch.is_cancelled = True
-        bench._keep(index, keys, payloads)
+        bench._keep(fetch, index, keys, payloads)
 
     assert bench.run(wanted()) == [Decision.FETCHED]
     assert [number for _, number in bench.kept] == [3, 3, 3, 1]
@@ -218,6 +201,7 @@ def test_large_fetches_come_in_parts_and_end_when_they_are_cancelled() -> None:
         root=ROOT,
         keep_above=cancel,
         ring=bench._ring,
+        measure_later=bench.later.append,
         clock_ns=bench.clock,
     ).run(fetch)
     assert fetch.num_fetched == 3

@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ import pytest
 from prefix_cache.tiers.tier import PageKey
 from runtime.kv_codec import Int8Codec, RawCodec
 from runtime.tier_fetch import Decision, Fetch
-from runtime.tier_threads import JobThread, TierSet
+from runtime.tier_threads import IDENTITY_BYTES, MAX_STORE_BYTES, JobThread, TierSet
 from tests.memory_tier import MemoryTier
 
 WAIT_S = 10.0
@@ -196,13 +196,37 @@ def test_what_a_slower_tier_gave_is_not_kept_above_after_a_flush() -> None:
     tiers = TierSet([disk, redis], codec=RawCodec(16), root=b"root", ring=lambda: None)
     gate = Gate()
     tiers.prepare(gate)
-    tiers._keep_above(1, KEYS[:2], [b"x" * 16] * 2)
+    before, cancelled, after = wanted(), wanted(), wanted()
+    tiers._keep_above(before, 1, KEYS[:2], [b"x" * 16] * 2)
+    cancelled.is_cancelled = True
     tiers.forget(None)
-    tiers._keep_above(1, KEYS[2:4], [b"x" * 16] * 2)
+    tiers._keep_above(cancelled, 1, KEYS[4:6], [b"x" * 16] * 2)
+    tiers._keep_above(after, 1, KEYS[2:4], [b"x" * 16] * 2)
     gate.open()
     tiers.close(timeout_s=WAIT_S)
-    assert set(disk.pages) <= {KEYS[2].identity, KEYS[3].identity}
+    assert set(disk.pages) == {KEYS[2].identity, KEYS[3].identity}
     assert disk.num_calls("store") == 1
+
+
+class SilentDirectory:
+    def announce(self, stored: Sequence[bytes], removed: Sequence[bytes] = ()) -> None: ...
+
+
+def test_news_for_the_directory_wait_in_a_bounded_queue() -> None:
+    tiers = TierSet(
+        [MemoryTier("redis")],
+        codec=RawCodec(16),
+        root=b"root",
+        ring=lambda: None,
+        directory=SilentDirectory(),
+    )
+    gate = Gate()
+    tiers.prepare(gate)
+    news = [bytes(32)] * (MAX_STORE_BYTES // IDENTITY_BYTES // 2 + 1)
+    assert tiers.announce(news, ())
+    assert not tiers.announce((), news)
+    gate.open()
+    tiers.close(timeout_s=WAIT_S)
 
 
 def test_counts_are_of_what_is_behind_the_tiers_before() -> None:
