@@ -4,8 +4,10 @@ HTTP, in the terminal."""
 import argparse
 import datetime
 import os
+import re
 import shutil
 import sys
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,7 +26,12 @@ from gateway.settings import CLIENT_KEY_VARIABLE
 
 EXIT_FAILED, EXIT_UNUSABLE = 1, 2
 _TIMEOUT_S = 60.0
+# What a server of another kind may send, and for how long: its answer is kept in memory.
+MAX_ANSWER_BYTES = 32 * 1024 * 1024
+MAX_ANSWER_S = 120.0
 _MAX_SAID_CHARS = 300
+# Of the control characters those that JSON leaves in texts as they are.
+_OBEYED = re.compile("[\x7f-\x9f]")
 AnswerT = TypeVar("AnswerT")
 
 
@@ -101,16 +108,36 @@ def _request_body(file: str) -> bytes:
 def _call(options: argparse.Namespace, method: str, path: str, **given: Any) -> bytes:
     """The body of the answer. Raises: CacheCommandError."""
     url = options.url.rstrip("/").removesuffix("/v1")
-    given["headers"] = {**given.get("headers", {}), **_authorization(options.key_env)}
+    # What is sent compressed all the same is no JSON then, however large it would become.
+    given["headers"] = {
+        **given.get("headers", {}),
+        **_authorization(options.key_env),
+        "accept-encoding": "identity",
+    }
     try:
-        with httpx2.Client(timeout=_TIMEOUT_S) as client:
-            answer = client.request(method, url + path, **given)
+        with (
+            httpx2.Client(timeout=_TIMEOUT_S) as client,
+            client.stream(method, url + path, **given) as answer,
+        ):
+            content = _content(answer.iter_raw())
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-        reason = str(error) or type(error).__name__
+        reason = harmless(str(error) or type(error).__name__, is_plain=False)
         raise CacheCommandError(f"{options.url}: {reason}", EXIT_FAILED) from None
+    if content is None:
+        raise CacheCommandError(f"{options.url}: its answer does not end", EXIT_FAILED)
     if answer.status_code != 200:
-        raise CacheCommandError(f"{answer.status_code}: {_said(answer.content)}", EXIT_FAILED)
-    return answer.content
+        raise CacheCommandError(f"{answer.status_code}: {_said(content)}", EXIT_FAILED)
+    return content
+
+
+def _content(pieces: Iterable[bytes]) -> bytes | None:
+    """None where there is more of it, or it takes longer, than any answer of a radixgate server."""
+    content, end_s = bytearray(), time.monotonic() + MAX_ANSWER_S
+    for piece in pieces:
+        content += piece
+        if len(content) > MAX_ANSWER_BYTES or time.monotonic() > end_s:
+            return None
+    return bytes(content)
 
 
 def _authorization(variable: str | None) -> dict[str, str]:
@@ -131,7 +158,7 @@ def _said(content: bytes) -> str:
     """The message of an error object, or what there is."""
     try:
         message = msgspec.json.decode(content)["error"]["message"]
-    except (msgspec.DecodeError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, RecursionError):
         message = content.decode(errors="replace")
     return harmless(str(message)[:_MAX_SAID_CHARS], is_plain=False)
 
@@ -139,8 +166,9 @@ def _said(content: bytes) -> str:
 def _decoded(raw: bytes, kind: type[AnswerT]) -> AnswerT:
     try:
         return msgspec.json.decode(raw, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise CacheCommandError(f"this is not a radixgate server: {error}", EXIT_FAILED) from None
+    except (ValueError, RecursionError) as error:
+        reason = harmless(str(error)[:_MAX_SAID_CHARS], is_plain=False)
+        raise CacheCommandError(f"this is not a radixgate server: {reason}", EXIT_FAILED) from None
 
 
 def _terminal() -> Terminal:
@@ -155,9 +183,13 @@ def _terminal() -> Terminal:
 
 
 def _print_raw(options: argparse.Namespace, raw: bytes) -> bool:
-    if options.json:
-        _print([raw.decode(errors="replace")])
-    return bool(options.json)
+    """The answer as it came, if that is wanted and it is JSON; what a terminal would obey is only
+    in its texts, and escaped there."""
+    if not options.json:
+        return False
+    _decoded(raw, object)
+    _print([_OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", raw.decode())])
+    return True
 
 
 def _print(lines: Iterable[str]) -> None:

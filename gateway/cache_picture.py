@@ -24,6 +24,7 @@ MIN_WIDTH = 40
 _BAR_WIDTH = 20
 _MIN_TEXT_WIDTH = 16
 _OWNER_WIDTH = 10
+_MAX_MOMENT_CHARS = 32
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
@@ -55,7 +56,10 @@ class Terminal:
         """How long ago, or from now."""
         if moment is None:
             return "never"
-        seconds = (self.now - datetime.datetime.fromisoformat(moment)).total_seconds()
+        try:
+            seconds = (self.now - datetime.datetime.fromisoformat(moment)).total_seconds()
+        except (ValueError, TypeError, OverflowError):  # no date, or one without a zone
+            return harmless(moment[:_MAX_MOMENT_CHARS], is_plain=self.is_plain)
         return f"{duration(-seconds)} left" if seconds < 0 else f"{duration(seconds)} ago"
 
 
