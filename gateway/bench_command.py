@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 
+from gateway.cache_picture import harmless
 from gateway.load_client import Target, TargetError, first_model, play, tells_token_ids
 from telemetry.load_report import LoadReport, PlayedTurn, make_report, turn_json
 from telemetry.workload_file import WorkloadFileError, read_workload
@@ -34,7 +35,7 @@ def run_bench_command(options: argparse.Namespace) -> int:
 def _bench(options: argparse.Namespace) -> int:
     workload = read_workload(options.workload)
     scripts = make_scripts(workload, seed=options.seed)
-    target = Target.of(options.url, os.environ.get(KEY_VARIABLE) or None)
+    target = Target.of(options.url, os.environ.get(KEY_VARIABLE, "").strip() or None)
     if options.json_out is not None:
         options.json_out.touch()  # a bad path is told before the work, not after it
     model = options.model or first_model(target)
@@ -65,7 +66,7 @@ def _bench(options: argparse.Namespace) -> int:
 
 
 def _print_report(said: dict[str, object], report: LoadReport) -> None:
-    lines = [f"{name:<10} {value}" for name, value in said.items()]
+    lines = [f"{name:<10} {_shown(value)}" for name, value in said.items()]
     sys.stdout.write("\n".join([*lines, *report.lines()]) + "\n")
 
 
@@ -75,5 +76,10 @@ def _as_json(said: dict[str, object], report: LoadReport, turns: tuple[PlayedTur
 
 
 def _complain(error: object, code: int) -> int:
-    sys.stderr.write(f"radixgate: {error}\n")
+    sys.stderr.write(f"radixgate: {_shown(error)}\n")
     return code
+
+
+def _shown(value: object) -> str:
+    """What servers and files say, on one line and without what a terminal would obey."""
+    return harmless(str(value), is_plain=False)

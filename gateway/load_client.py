@@ -21,6 +21,9 @@ from telemetry.workloads import Body, Conversation, Script
 _READ_BYTES = 65536
 # The longest silence of a server, such as a long wait in its queue.
 _TIMEOUT_S = 600.0
+# What an answer may have, and for how long it may come: it is kept in memory until it is read.
+MAX_ANSWER_BYTES = 64 * 1024 * 1024
+MAX_ANSWER_S = 3600.0
 
 
 class TargetError(Exception):
@@ -47,6 +50,8 @@ class Target:
             raise TargetError(f"{url}: {error}") from None
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise TargetError(f"{url}: expected a URL such as http://127.0.0.1:8000/v1")
+        if api_key is not None and not (api_key.isascii() and api_key.isprintable()):
+            raise TargetError("the key has characters that no key has")
         return cls(parts.scheme, parts.hostname, port, parts.path.rstrip("/"), api_key)
 
     def connect(self) -> http.client.HTTPConnection:
@@ -75,8 +80,8 @@ def first_model(target: Target) -> str:
     try:
         connection.request("GET", f"{target.path}/models", headers=target.headers)
         reply = connection.getresponse()
-        content = reply.read()
-    except (OSError, http.client.HTTPException) as error:
+        content = reply.read(MAX_ANSWER_BYTES)
+    except (OSError, http.client.HTTPException, ValueError) as error:
         raise TargetError(f"the server does not answer: {error or type(error).__name__}") from None
     finally:
         connection.close()
@@ -85,7 +90,7 @@ def first_model(target: Target) -> str:
         raise TargetError(f"GET {target.path}/models: status {reply.status}: {said}")
     try:
         return str(json.loads(content)["data"][0]["id"])
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, RecursionError):
         raise TargetError(f"GET {target.path}/models lists no model; name one") from None
 
 
@@ -122,9 +127,14 @@ def send(target: Target, body: Mapping[str, Any]) -> RecordedStream:
         connection.request("POST", f"{target.path}/chat/completions", content, target.headers)
         reply = connection.getresponse()
         stream.status = reply.status
+        num_bytes, end_ns = 0, stream.start_ns + round(MAX_ANSWER_S * 1e9)
         while data := reply.read1(_READ_BYTES):
-            stream.pieces.append((time.perf_counter_ns(), data))
-    except (OSError, http.client.HTTPException) as error:
+            stream.pieces.append((now_ns := time.perf_counter_ns(), data))
+            num_bytes += len(data)
+            if num_bytes > MAX_ANSWER_BYTES or now_ns > end_ns:
+                stream.failure = "the answer does not end"
+                break
+    except (OSError, http.client.HTTPException, ValueError) as error:
         stream.failure = f"{type(error).__name__}: {error}"
     finally:
         connection.close()

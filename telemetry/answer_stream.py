@@ -14,6 +14,8 @@ from telemetry.load import RequestTiming, time_stream
 _DONE = b"[DONE]"
 _SAID = ("content", "reasoning_content", "reasoning", "tool_calls")
 _MAX_ERROR_CHARS = 200
+# More tokens than any answer has; larger numbers cannot be divided.
+_MAX_COUNT = 1 << 53
 
 
 @dataclass(eq=False, slots=True)
@@ -88,11 +90,11 @@ class _Reading:
         self.usage = usage if isinstance(usage, dict) else self.usage
         if any(map(_has_tokens, deltas)):
             self.arrivals_ns.append(at_ns)
-            self.text += [delta.get("content") or "" for delta in deltas]
-        if event.get("prompt_token_ids"):
-            self.prompt_ids = tuple(event["prompt_token_ids"])
-        for choice in event.get("choices") or ():
-            self.output_ids += choice.get("token_ids") or ()
+            self.text += [said for delta in deltas if isinstance(said := delta.get("content"), str)]
+        if prompt_ids := _ids(event.get("prompt_token_ids")):
+            self.prompt_ids = tuple(prompt_ids)
+        for choice in _choices(event):
+            self.output_ids += _ids(choice.get("token_ids"))
 
     def answer(self, start_ns: int) -> Answer:
         """Raises: StreamError where the end is missing."""
@@ -128,15 +130,27 @@ def _events(pieces: list[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
 def _load(data: bytes) -> dict[str, Any]:
     try:
         event = json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         event = None
     if not isinstance(event, dict):
         raise StreamError(f"an event that is no JSON object: {data[:_MAX_ERROR_CHARS]!r}")
     return event
 
 
+def _choices(event: dict[str, Any]) -> list[dict[str, Any]]:
+    """What has another form than it should is as good as absent, here and below."""
+    choices = event.get("choices")
+    return [one for one in choices if isinstance(one, dict)] if isinstance(choices, list) else []
+
+
 def _deltas(event: dict[str, Any]) -> list[dict[str, Any]]:
-    return [choice.get("delta") or {} for choice in event.get("choices") or ()]
+    deltas = (choice.get("delta") for choice in _choices(event))
+    return [delta for delta in deltas if isinstance(delta, dict)]
+
+
+def _ids(value: object) -> list[int]:
+    is_ids = isinstance(value, list) and all(type(one) is int for one in value)
+    return value if is_ids else []  # type: ignore[return-value]
 
 
 def _has_tokens(delta: dict[str, Any]) -> bool:
@@ -148,8 +162,8 @@ def _has_tokens(delta: dict[str, Any]) -> bool:
 def _cached_tokens(usage: dict[str, Any]) -> int | None:
     details = usage.get("prompt_tokens_details")
     cached = details.get("cached_tokens") if isinstance(details, dict) else None
-    return cached if isinstance(cached, int) else None
+    return _count(cached) if isinstance(cached, int) else None
 
 
 def _count(value: object) -> int:
-    return value if isinstance(value, int) else 0
+    return value if type(value) is int and 0 <= value <= _MAX_COUNT else 0

@@ -8,6 +8,7 @@ import msgspec
 from telemetry.workloads import KINDS, Body, Requests, Workload
 
 VERSION = 1
+MAX_FILE_BYTES = 256 * 1024 * 1024
 
 
 class WorkloadFileError(Exception):
@@ -30,6 +31,8 @@ def read_workload(path: Path) -> Workload:
         workload = msgspec.json.decode(content, type=Workload)
     except msgspec.DecodeError as error:
         raise WorkloadFileError(f"{path}: {_explain(error)}") from None
+    except RecursionError:
+        raise WorkloadFileError(f"{path}: it is nested too deeply") from None
     if not isinstance(workload, Requests):
         return workload
     if workload.bodies:
@@ -39,9 +42,15 @@ def read_workload(path: Path) -> Workload:
 
 def _read(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        with path.open("rb") as file:
+            content = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         raise WorkloadFileError(f"{path}: {error.strerror or error}") from None
+    except ValueError as error:  # a name that no file can have
+        raise WorkloadFileError(f"{path}: {error}") from None
+    if len(content) > MAX_FILE_BYTES:
+        raise WorkloadFileError(f"{path}: it is larger than {MAX_FILE_BYTES} bytes")
+    return content
 
 
 def _explain(error: msgspec.DecodeError) -> str:
@@ -70,6 +79,8 @@ def _read_body(line: bytes, *, where: str) -> Body:
         body = json.loads(line)
     except ValueError as error:
         raise WorkloadFileError(f"{where}: no JSON: {error}") from None
+    except RecursionError:
+        raise WorkloadFileError(f"{where}: it is nested too deeply") from None
     if not isinstance(body, dict):
         raise WorkloadFileError(f"{where}: expected an object, a body of /v1/chat/completions")
     messages = body.get("messages")

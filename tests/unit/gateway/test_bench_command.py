@@ -10,6 +10,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from gateway import load_client
 from gateway.cli import main
 from gateway.load_client import Target, TargetError
 from tests.fake_openai_server import CACHED_TOKENS, make_app
@@ -208,3 +209,68 @@ def test_a_url_keeps_its_path(path: str) -> None:
 def test_a_url_without_a_host_is_refused() -> None:
     with pytest.raises(TargetError):
         Target.of("http:///v1", None)
+
+
+def strange_server(*, model: str = "m", answer: bytes) -> web.Application:
+    async def models(request: web.Request) -> web.Response:  # noqa: ARG001
+        return web.json_response({"data": [{"id": model}]})
+
+    async def chat(request: web.Request) -> web.Response:  # noqa: ARG001
+        return web.Response(body=answer, content_type="text/event-stream")
+
+    app = web.Application()
+    app.add_routes([web.get("/v1/models", models), web.post("/v1/chat/completions", chat)])
+    return app
+
+
+ANSWER = (
+    b'data: {"choices": [{"delta": {"content": "a"}}, 5]}\n\n'
+    b'data: {"usage": {"prompt_tokens": 1, "completion_tokens": 1}}\n\n'
+    b"data: [DONE]\n\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("model", "answer"),
+    [
+        ("\x1b[2Jm\n", ANSWER),
+        ("m", b'data: {"error": "\\u001b[2J\\r"}\n\n'),
+        ("m", b"data: \x1b[2J\n\n"),
+    ],
+)
+async def test_nothing_that_a_server_says_is_obeyed_by_the_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], model: str, answer: bytes
+) -> None:
+    async with TestServer(strange_server(model=model, answer=answer)) as server:
+        await bench(tmp_path, CHATS, "--url", str(server.make_url("/v1")))
+    out, err = capsys.readouterr()
+    assert (out + err).replace("\n", "").isprintable()
+    assert err.count("\n") <= 1
+
+
+async def test_an_answer_that_does_not_end_is_given_up(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(load_client, "MAX_ANSWER_BYTES", 100_000)
+    async with TestServer(strange_server(answer=b": \n" * 50_000 + ANSWER)) as server:
+        code, _ = await bench(tmp_path, CHATS, "--url", str(server.make_url("/v1")))
+    assert code == 1
+    assert "the answer does not end" in capsys.readouterr().err
+    monkeypatch.setattr(load_client, "MAX_ANSWER_BYTES", 1 << 40)
+    monkeypatch.setattr(load_client, "MAX_ANSWER_S", 0.0)
+    async with TestServer(strange_server(answer=ANSWER)) as server:
+        code, _ = await bench(tmp_path, CHATS, "--url", str(server.make_url("/v1")))
+    assert code == 1
+
+
+async def test_a_key_that_no_header_can_have_is_said_in_a_line(
+    tmp_path: Path,
+    url: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "secret\nX: y")
+    code, _ = await bench(tmp_path, CHATS, "--url", url)
+    err = capsys.readouterr().err
+    assert (code, err.count("\n")) == (1, 1)
+    assert "secret" not in err

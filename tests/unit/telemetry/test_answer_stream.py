@@ -93,3 +93,35 @@ def test_reasoning_and_calls_have_times_but_no_text() -> None:
 def test_a_server_that_does_not_say_what_was_cached_is_not_taken_for_zero() -> None:
     end = event({"choices": [], "usage": {"prompt_tokens": 9}}) + b"data: [DONE]\n\n"
     assert read_answer(recorded((1, delta("a") + end))).cached_tokens is None
+
+
+@pytest.mark.parametrize(
+    "strange",
+    [
+        {"choices": 5},
+        {"choices": [5, None, {"delta": 5}, {"delta": {"content": 5}}, {"token_ids": "ab"}]},
+        {"choices": {"delta": {}}},
+        {"choices": [{"delta": {"content": ["a"]}, "token_ids": [1, "2"]}]},
+        {"prompt_token_ids": 7},
+        {"prompt_token_ids": [[1], {}]},
+        {"usage": [1]},
+    ],
+)
+def test_what_has_another_form_than_it_should_is_as_good_as_absent(strange: object) -> None:
+    answer = read_answer(recorded((5, event(strange)), (20, delta("one") + END)))
+    assert (answer.text, answer.prompt_ids, answer.output_ids) == ("one", None, ())
+
+
+@pytest.mark.parametrize("count", [-1, 10**400, True, 1.5, "3", None, [3]])
+def test_a_count_that_is_none_is_zero(count: object) -> None:
+    details = {"cached_tokens": count}
+    usage = {"prompt_tokens": count, "completion_tokens": count, "prompt_tokens_details": details}
+    end = event({"choices": [], "usage": usage}) + b"data: [DONE]\n\n"
+    answer = read_answer(recorded((5, delta("one") + end)))
+    assert (answer.prompt_tokens, answer.output_tokens) == (0, 0)
+    assert not answer.cached_tokens
+
+
+def test_an_event_that_is_nested_without_an_end_is_a_failure() -> None:
+    with pytest.raises(StreamError, match="no JSON object"):
+        read_answer(recorded((5, b"data: " + b"[" * 200_000 + b"\n\n")))

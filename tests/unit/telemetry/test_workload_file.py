@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from telemetry import workload_file
 from telemetry.workload_file import WorkloadFileError, read_workload
 from telemetry.workloads import KINDS, MultiTurn, Requests, make_scripts
 
@@ -99,3 +100,30 @@ def test_bodies_are_read_from_beside_the_file_and_empty_lines_are_left_out(tmp_p
 def test_a_wrong_body_is_named_by_its_line(tmp_path: Path, lines: str, reason: str) -> None:
     with pytest.raises(WorkloadFileError, match=reason):
         read_workload(with_bodies(tmp_path, lines))
+
+
+DEEP = "[" * 200_000 + "]" * 200_000
+
+
+def test_a_file_that_is_nested_without_an_end_is_said(tmp_path: Path) -> None:
+    with pytest.raises(WorkloadFileError, match=r"w\.json: it is nested too deeply"):
+        read_workload(written(tmp_path, f'{{"x": {DEEP}, "version": 1}}'))
+    (tmp_path / "b.jsonl").write_text(DEEP)
+    given = {"version": 1, "kind": "requests", "file": "b.jsonl"}
+    with pytest.raises(WorkloadFileError, match=r"b\.jsonl line 1: it is nested too deeply"):
+        read_workload(written(tmp_path, given))
+
+
+@pytest.mark.parametrize("name", ["a\0b", "a" * 5_000, "/"])
+def test_a_name_that_is_no_files_is_said(tmp_path: Path, name: str) -> None:
+    with pytest.raises(WorkloadFileError):
+        read_workload(written(tmp_path, {"version": 1, "kind": "requests", "file": name}))
+
+
+def test_a_file_without_an_end_is_not_read_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workload_file, "MAX_FILE_BYTES", 100_000)
+    given = {"version": 1, "kind": "requests", "file": "/dev/zero"}
+    with pytest.raises(WorkloadFileError, match="larger than 100000 bytes"):
+        read_workload(written(tmp_path, given))
