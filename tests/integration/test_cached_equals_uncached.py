@@ -26,4 +26,5 @@ def test_greedy_answers_with_the_cache_are_those_without_it(tiny: TinyExecutor, 
     assert stats.cached_tokens > stats.prompt_tokens / 4
     assert stats.evicted_pages > 1000
     assert stats.recomputed_tokens > 0
+    assert play.most_pinned > 0
     assert play.num_aborted > 20
