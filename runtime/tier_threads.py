@@ -28,8 +28,8 @@ MAX_STORE_BYTES = 64 * 1024 * 1024
 # Other models whose pages are looked for, to explain a miss.
 MAX_OTHER_ROOTS = 32
 # Of a token id, and of a page's name, that wait in a queue.
-TOKEN_BYTES = 8
-IDENTITY_BYTES = 100
+QUEUED_TOKEN_BYTES = 8
+QUEUED_NAME_BYTES = 100
 
 
 class JobThread:
@@ -253,7 +253,7 @@ class TierSet:
                 if source.tier.is_up:
                     source.tier.touch(identities)
 
-        self._storing.add(run, num_bytes=TOKEN_BYTES * len(prefix.token_ids))
+        self._storing.add(run, num_bytes=QUEUED_TOKEN_BYTES * len(prefix.token_ids))
 
     @property
     def has_directory(self) -> bool:
@@ -265,7 +265,7 @@ class TierSet:
         directory = self._directory
         return directory is not None and self._storing.add(
             lambda: directory.announce(stored, removed),
-            num_bytes=IDENTITY_BYTES * (len(stored) + len(removed)),
+            num_bytes=QUEUED_NAME_BYTES * (len(stored) + len(removed)),
         )
 
     def wait_for_room(self, num_bytes: int, *, timeout_s: float) -> None:

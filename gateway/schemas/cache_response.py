@@ -5,12 +5,12 @@ from typing import Literal
 
 import msgspec
 
-from runtime.cache_messages import MissReason, TierName
+from runtime.cache_messages import EvictionCause, MissReason, TierName
 
 # Beside what a runtime says: the request itself keeps the cache out.
 Reason = MissReason | Literal["cache_prompt_false", "no_breakpoint", "prompt_scored"]
 # `memory` stands for the two kinds of requests that a tenant may not tell apart.
-EvictedFor = Literal["own_request", "other_tenant", "quota", "flush", "memory"]
+EvictedFor = EvictionCause | Literal["memory"]
 PlaceKind = Literal["content", "message", "preamble", "generation_prompt"]
 
 

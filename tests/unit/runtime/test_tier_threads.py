@@ -10,7 +10,7 @@ import pytest
 from prefix_cache.tiers.tier import PageKey
 from runtime.kv_codec import Int8Codec, RawCodec
 from runtime.tier_fetch import Decision, Fetch
-from runtime.tier_threads import IDENTITY_BYTES, MAX_STORE_BYTES, JobThread, TierSet
+from runtime.tier_threads import MAX_STORE_BYTES, QUEUED_NAME_BYTES, JobThread, TierSet
 from tests.memory_tier import MemoryTier
 
 WAIT_S = 10.0
@@ -222,7 +222,7 @@ def test_news_for_the_directory_wait_in_a_bounded_queue() -> None:
     )
     gate = Gate()
     tiers.prepare(gate)
-    news = [bytes(32)] * (MAX_STORE_BYTES // IDENTITY_BYTES // 2 + 1)
+    news = [bytes(32)] * (MAX_STORE_BYTES // QUEUED_NAME_BYTES // 2 + 1)
     assert tiers.announce(news, ())
     assert not tiers.announce((), news)
     gate.open()
