@@ -103,6 +103,7 @@ _NO_AUDIO = "This server takes and gives text only."
 _NO_CONSTRAINT = (
     "Use response_format or structured_outputs {json, regex, choice, grammar, structural_tag}."
 )
+_NO_PLACE = "A prompt cannot be marked there: mark the message, a part of its content, or the tool."
 _NO_SAMPLER = "This sampler is not supported."
 
 PARAMETERS: tuple[Parameter, ...] = (
@@ -149,6 +150,14 @@ PARAMETERS: tuple[Parameter, ...] = (
         "add_generation_prompt continue_final_message include_reasoning separate_reasoning "
         "messages.content.prompt_cache_breakpoint messages.content.cache_control "
         "messages.cache_control tools.cache_control",
+    ),
+    *_ignored(
+        _CHAT,
+        "messages.prompt_cache_breakpoint messages.tool_calls.prompt_cache_breakpoint "
+        "messages.tool_calls.function.prompt_cache_breakpoint tools.prompt_cache_breakpoint "
+        "tools.function.prompt_cache_breakpoint messages.tool_calls.cache_control "
+        "messages.tool_calls.function.cache_control tools.function.cache_control",
+        _NO_PLACE,
     ),
     *_ignored(_CHAT, "metadata service_tier", "Echoed in the answer."),
     *_ignored(_CHAT, "store", "Answers are not kept."),
@@ -225,6 +234,12 @@ PARAMETERS: tuple[Parameter, ...] = (
         "previous_response_id chat_template_kwargs input.content.prompt_cache_breakpoint "
         "input.content.cache_control input.output.prompt_cache_breakpoint "
         "input.output.cache_control input.cache_control tools.cache_control",
+    ),
+    *_ignored(
+        _RESPONSES,
+        "input.prompt_cache_breakpoint input.summary.prompt_cache_breakpoint "
+        "input.summary.cache_control tools.prompt_cache_breakpoint",
+        _NO_PLACE,
     ),
     *_ignored(_RESPONSES, "metadata service_tier", "Echoed in the answer."),
     *_ignored(_RESPONSES, "max_tool_calls", "It counts built-in tools, and there are none."),

@@ -5,14 +5,14 @@ says nothing here (annotations, a phase, encrypted reasoning) is left out.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from gateway.cache_wish import Breakpoint
 from gateway.schemas.caching import Controlled, ControlledPart, breakpoints_of
-from gateway.schemas.fields import LIST_BRANCH, TEXT_BRANCH, WireModel, refusal, text_or_list
+from gateway.schemas.fields import LIST_BRANCH, TEXT_BRANCH, refusal, text_or_list
 from gateway.schemas.messages import Arguments
 from gateway.schemas.response_items import (
     CallItem,
@@ -100,7 +100,7 @@ class InputMessage(Controlled):
         )
 
 
-class InputCall(WireModel):
+class InputCall(Controlled):
     """`arguments` is JSON text, or what should have been; an object is taken as well."""
 
     id: ItemId | None = None
@@ -136,7 +136,7 @@ class InputCallOutput(Controlled):
         )
 
 
-class InputReasoning(WireModel):
+class InputReasoning(Controlled):
     """What a model thought before; of a summary or of encrypted text no model here can make
     anything."""
 
@@ -152,7 +152,7 @@ class InputReasoning(WireModel):
         )
 
 
-class ItemReference(WireModel):
+class ItemReference(Controlled):
     """An item of a response that is kept here."""
 
     id: ItemId
@@ -220,21 +220,24 @@ def input_breakpoints(
         return {}
     found = {}
     for one, entry in zip(given, entries, strict=True):
-        if isinstance(one, InputMessage):
-            texts, name = one.content, "input.content"
-        elif isinstance(one, InputCallOutput):
-            texts, name = one.output, "input.output"
-        else:
-            continue
-        points = [
-            point
-            for index, part in enumerate(texts if isinstance(texts, list) else ())
-            for point in breakpoints_of(part, name, part=index)
-        ]
-        points += breakpoints_of(one, "input")
+        points = [*_part_breakpoints(one), *breakpoints_of(one, "input")]
         if points:
             found[entry.id] = tuple(points)
     return found
+
+
+def _part_breakpoints(given: InputItem) -> Iterator[Breakpoint]:
+    texts: str | Sequence[Part] | None = None
+    name, has_place = "input.content", True
+    match given:
+        case InputMessage():
+            texts = given.content
+        case InputCallOutput():
+            texts, name = given.output, "input.output"
+        case InputReasoning():  # in the message it stands beside the content
+            texts, has_place = given.content, False
+    for index, part in enumerate(texts if isinstance(texts, list) else ()):
+        yield from breakpoints_of(part, name, part=index if has_place else None)
 
 
 def _part(part: "str | Part", *, is_answer: bool) -> MessagePart:

@@ -349,3 +349,40 @@ async def test_explicit_usage_counts_what_stays() -> None:
     async with in_process(gateway) as client:
         usage = (await client.post(CHAT, json=body)).json()["usage"]
     assert usage["prompt_tokens_details"]["cache_write_tokens"] == tokens_of(USER) + 1
+
+
+async def test_every_kind_of_item_of_a_response_can_be_marked() -> None:
+    """A call and what was thought before it end with the message that they become."""
+    template = (
+        "{% for message in messages %}{{ message.content }}"
+        "{% for call in message.tool_calls or [] %}[{{ call.function.name }}]{% endfor %};"
+        "{% endfor %}"
+    )
+    so = {"type": "reasoning_text", "text": "so"}
+    thought = {"type": "reasoning", "content": [so]}
+    call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
+    output = {"type": "function_call_output", "call_id": "c", "output": "done"}
+    said = {"role": "assistant", "content": "well"}
+    ends = []
+    for marked in (
+        [thought, {**said, **EPHEMERAL}, call, output],
+        [{**thought, **EPHEMERAL}, said, call, output],
+        [{**thought, "content": [{**so, **EPHEMERAL}]}, said, call, output],
+        [thought, said, {**call, **EPHEMERAL}, output],
+    ):
+        body = response([{"role": "user", "content": "hi"}, *marked])
+        submit, ignored = await told(RESPONSES, body, assets=byte_assets(chat_template=template))
+        assert ignored == []
+        ends += [pin.num_tokens for pin in submit.cache.pins]
+    assert len(ends) == 4
+    assert len(set(ends)) == 1
+
+
+@pytest.mark.parametrize("kind", ["function_call", "reasoning", "item_reference"])
+async def test_a_mark_on_any_kind_of_item_is_checked(kind: str) -> None:
+    item = {"type": kind, "id": "x", "call_id": "c", "name": "f", "arguments": "{}"}
+    body = response([{**item, "cache_control": {"type": "eternal"}}])
+    async with in_process(make_gateway()) as client:
+        answer = await client.post(RESPONSES, json=body)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == "input[0].cache_control.type"

@@ -23,7 +23,7 @@ TAGS = {
     "structures": [{"begin": "<f>", "schema": {"type": "object"}, "end": "</f>"}],
     "triggers": ["<f"],
 }
-TOOL = {"type": "function", "function": {"name": "f", "strict": True}}
+TOOL: dict[str, Any] = {"type": "function", "function": {"name": "f", "strict": True}}
 EXPLICIT, EPHEMERAL = {"mode": "explicit"}, {"type": "ephemeral", "ttl": "1h"}
 
 
@@ -199,8 +199,8 @@ def rows(action: Action) -> list[Any]:
 
 
 def nested(name: str, value: Any) -> dict[str, Any]:
-    """A body that has the value under the dotted name. The rows' lists are messages, contents
-    and tools."""
+    """A body that has the value under the dotted name. The rows' lists are messages, contents,
+    calls, tools, and the parts of what was thought."""
     first, *rest = name.replace("*", "x").split(".")
     for key in reversed(rest):
         value = {key: value}
@@ -208,13 +208,27 @@ def nested(name: str, value: Any) -> dict[str, Any]:
         case "messages" if rest[:1] == ["content"]:
             part = {"type": "text", "text": "hi", **value["content"]}
             return {"messages": [{"role": "user", "content": [part]}]}
+        case "messages" if rest[:1] == ["tool_calls"]:
+            call = {"id": "c", "type": "function", **value["tool_calls"]}
+            call["function"] = {"name": "f", "arguments": "{}", **call.get("function", {})}
+            result = {"role": "tool", "tool_call_id": "c", "content": "hi"}
+            return {"messages": [{"role": "assistant", "tool_calls": [call]}, result]}
         case "messages" if rest:
             return {"messages": [{"role": "assistant", "content": "hi", **value}]}
+        case "input" if rest[:1] == ["summary"]:
+            said = {"type": "summary_text", "text": "hi", **value["summary"]}
+            user = {"role": "user", "content": "hi"}
+            return {"input": [{"type": "reasoning", "summary": [said]}, user]}
+        case "input" if rest[:1] != ["content"]:
+            return {"input": [{"role": "user", "content": "hi", **value}]}
         case "input":
             part = {"type": "input_text", "text": "hi", **value["content"]}
             return {"input": [{"role": "user", "content": [part]}]}
         case "tools":
-            return {"tools": [{**FLAT_TOOL, **value}], "tool_choice": "none"}
+            # In the forms of both endpoints.
+            function = {**TOOL["function"], **value.pop("function", {})}
+            tool = {**FLAT_TOOL, "function": function, **value}
+            return {"tools": [tool], "tool_choice": "none"}
         case "stream_options":
             return {"stream": True, first: value}
         case _:
