@@ -214,6 +214,8 @@ def test_an_abort_while_pages_are_fetched_leaves_nothing(start: Start) -> None:
     engine.step()
     engine.assert_idle()
     assert engine.cache.counts().cached == 0
+    engine.close()
+    assert tier.num_calls("fetch") == 0  # it was in its lookup
 
 
 def test_a_choice_that_is_left_gets_what_was_fetched(start: Start) -> None:

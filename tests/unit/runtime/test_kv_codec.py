@@ -67,6 +67,16 @@ def test_int8_keeps_signs_zeros_and_the_greatest_value() -> None:
     assert np.array_equal(floats(decoded(codec, [payload])), values)
 
 
+def test_int8_turns_no_sign_of_values_that_are_too_small_for_their_scale() -> None:
+    values = np.full((1, NUM_VALUES), 1e-5, np.float32)
+    values[0, ::2] = -1e-5
+    pages = bfloat16_pages(values)
+    codec = make_codec("int8", page_bytes=PAGE_BYTES, dtype="bfloat16")
+    after = floats(decoded(codec, codec.encode(pages)))
+    assert (np.sign(after) == np.sign(values)).all()
+    assert np.abs(after - values).max() < 4e-6
+
+
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, 3e38])
 def test_a_page_that_int8_cannot_hold_is_not_stored_and_others_are(value: float) -> None:
     values = np.ones((2, NUM_VALUES), np.float32)
