@@ -45,6 +45,13 @@ def test_equal_samples_have_a_p_value_of_one(test: Test) -> None:
     assert test([1.0] * 20, [1.0] * 20) == 1.0
 
 
+def test_many_equal_values_are_allowed_for() -> None:
+    """Coins of which one falls on heads more often."""
+    left, right = [1.0] * 20 + [0.0] * 30, [1.0] * 29 + [0.0] * 21
+    expected = share_of_shuffles(mann_whitney, left, right)
+    assert mann_whitney(left, right) == pytest.approx(expected, abs=0.03)
+
+
 def test_only_the_second_test_sees_another_spread() -> None:
     narrow = [float(number) for number in range(-25, 26)]
     wide = [6 * value for value in narrow]
