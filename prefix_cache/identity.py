@@ -11,6 +11,7 @@ import hmac
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass
+from functools import lru_cache
 
 IDENTITY_VERSION = 1
 
@@ -72,8 +73,8 @@ def page_identity(parent: bytes, token_ids: Sequence[int]) -> bytes:
 
 def packed_page_identity(parent: bytes, tokens: bytes) -> bytes:
     """The same of tokens that are packed as big-endian unsigned 32-bit numbers."""
-    framed = _PAGE_FRAME + _frame_field(parent) + _frame_field(tokens)
-    return hashlib.sha256(framed).digest()
+    parts = (_PAGE_FRAME, _header(b"b", len(parent)), parent, _header(b"b", len(tokens)), tokens)
+    return hashlib.sha256(b"".join(parts)).digest()
 
 
 def page_identities(root: bytes, token_ids: Sequence[int], *, page_size: int) -> Iterator[bytes]:
@@ -95,7 +96,12 @@ def _frame(*fields: Field) -> bytes:
 
 def _frame_field(field: Field) -> bytes:
     payload = field if isinstance(field, bytes) else repr(field).encode()
-    return struct.pack(">cQ", _TYPE_TAGS[type(field)], len(payload)) + payload
+    return _header(_TYPE_TAGS[type(field)], len(payload)) + payload
+
+
+@lru_cache(maxsize=64)
+def _header(type_tag: bytes, num_bytes: int) -> bytes:
+    return struct.pack(">cQ", type_tag, num_bytes)
 
 
 _TYPE_TAGS: dict[type, bytes] = {bytes: b"b", str: b"s", int: b"i", type(None): b"n"}
