@@ -162,13 +162,14 @@ class Directory:
     def _send(self, commands: Iterable[Command]) -> bool:
         """Whether Redis took them all; it may have refused to write."""
         try:
-            self._ask(commands)
+            self._ask(commands, is_patient=True)
         except RedisUnavailable:
             return False
         return True
 
-    def _ask(self, commands: Iterable[Command]) -> list[Reply]:
-        return [reply for some in _slices(commands) for reply in self._calls.run(some)]
+    def _ask(self, commands: Iterable[Command], *, is_patient: bool = False) -> list[Reply]:
+        slices = _slices(commands)
+        return [reply for some in slices for reply in self._calls.run(some, is_patient=is_patient)]
 
     def _key(self, identity: bytes) -> bytes:
         return self._prefix + identity.hex().encode()

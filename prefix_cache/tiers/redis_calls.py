@@ -30,7 +30,10 @@ if TYPE_CHECKING:
     from redis.connection import AbstractConnection
 
 TIMEOUT_S = 0.1
-# A call takes TIMEOUT_S and what its bytes take at this rate: slower, computing is faster.
+# That of calls which no request waits for. They come from a thread of the lowest priority, which
+# gets no core for longer than TIMEOUT_S where all are busy: Redis is not to blame for that.
+PATIENT_S = 1.0
+# A call takes one of these and what its bytes take at this rate: slower, computing is faster.
 MIN_BYTES_PER_S = 20e6
 MAX_CALL_S = 2.0
 _MAX_IDLE_LINES = 4
@@ -123,10 +126,11 @@ class RedisCalls:
         take_buffer: Callable[[int], memoryview] = small_buffer,
         expected_bytes: int = 0,
         allows_refusals: bool = False,
+        is_patient: bool = False,
     ) -> list[Reply]:
         """One reply for each command. A write that a full or read-only server refuses, or a key of
         another type, is a reply; any other error is a failure of the server, but where
-        `allows_refusals`.
+        `allows_refusals`. `is_patient`: it may take PATIENT_S, as no request waits for it.
 
         Raises: RedisUnavailable.
         """
@@ -136,7 +140,8 @@ class RedisCalls:
             raise RedisUnavailable(None, str(error)) from None
         replies: list[Reply] = []
         try:
-            self._exchange(commands, replies, take_buffer, expected_bytes)
+            bound = TimeBound(max(self._timeout_s, PATIENT_S) if is_patient else self._timeout_s)
+            self._exchange(commands, replies, bound, take_buffer, expected_bytes)
             if not allows_refusals:
                 _check(replies)
         except Exception as error:
@@ -162,10 +167,10 @@ class RedisCalls:
         self,
         commands: Sequence[Command],
         replies: list[Reply],
+        bound: TimeBound,
         take_buffer: Callable[[int], memoryview],
         expected_bytes: int,
     ) -> None:
-        bound = TimeBound(self._timeout_s)
         line = self._take_line()
         try:
             line.connect(bound)

@@ -225,7 +225,7 @@ class RedisTier:
         new = pages
         try:
             new = self._without_known(pages)
-            replies = self._calls.run([self._set(page) for page in new])
+            replies = self._calls.run([self._set(page) for page in new], is_patient=True)
         except RedisUnavailable as error:
             self._writes.leave(is_trial=is_trial)
             # It may have some of them: nobody knows.
@@ -256,7 +256,8 @@ class RedisTier:
 
     def _without_known(self, pages: Sequence[StoredPage]) -> list[StoredPage]:
         """Those that Redis has not; the others live longer."""
-        replies = self._calls.run([self._expire(page.key.identity) for page in pages])
+        expiries = [self._expire(page.key.identity) for page in pages]
+        replies = self._calls.run(expiries, is_patient=True)
         return [page for page, reply in zip(pages, replies, strict=True) if reply != 1]
 
     def touch(self, identities: Sequence[bytes]) -> None:
@@ -286,7 +287,7 @@ class RedisTier:
     def _scan(self, cursor: bytes) -> tuple[bytes, list[bytes]]:
         """Where to go on (0 = nowhere), and some of our keys."""
         scan = (b"SCAN", cursor, b"MATCH", self._prefix + b"*", b"COUNT", _SCAN_COUNT)
-        (reply,) = self._calls.run([scan])
+        (reply,) = self._calls.run([scan], is_patient=True)
         if isinstance(reply, list) and len(reply) == 2:
             following, names = reply
             if isinstance(following, bytes) and isinstance(names, list):
@@ -295,7 +296,7 @@ class RedisTier:
 
     def _unlink(self, keys: Sequence[bytes]) -> None:
         for some in _slices(keys, _MAX_COMMANDS):
-            self._calls.run([(b"UNLINK", *some)])
+            self._calls.run([(b"UNLINK", *some)], is_patient=True)
 
     def upkeep(self) -> None:
         """To be called every few seconds, by a thread that no request waits for: renews leases,
@@ -322,7 +323,7 @@ class RedisTier:
             unwanted, self._unwanted = self._unwanted, set()
         self._unlink([self._key(identity) for identity in unwanted])
         for some in _slices(list(touched - unwanted), _MAX_COMMANDS):
-            self._calls.run([self._expire(identity) for identity in some])
+            self._calls.run([self._expire(identity) for identity in some], is_patient=True)
 
     def _look(self) -> None:
         """How large the server is; who may not ask that goes without."""

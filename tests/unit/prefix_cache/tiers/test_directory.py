@@ -173,10 +173,10 @@ def test_what_is_noted_while_redis_is_told_comes_on_top_of_it(calls: RedisCalls)
     class Noting:
         """Stands in for the calls: things change while they are made."""
 
-        def run(self, commands: list[Command]) -> list[Reply]:
+        def run(self, commands: list[Command], *, is_patient: bool) -> list[Reply]:
             a._calls = calls
             a.note([TWO], [ONE])
-            return calls.run(commands)
+            return calls.run(commands, is_patient=is_patient)
 
     a._calls = Noting()  # type: ignore[assignment]
     a.announce([ONE], [TWO])
@@ -191,7 +191,7 @@ def test_what_is_noted_while_redis_fails_is_newer_than_what_it_was_told(
     a = Holder(calls, "a")
 
     class Failing:
-        def run(self, _: list[Command]) -> list[Reply]:
+        def run(self, _: list[Command], **_options: bool) -> list[Reply]:
             a._calls = calls
             a.note([], [ONE])
             raise RedisUnavailable("timeout", "no answer")

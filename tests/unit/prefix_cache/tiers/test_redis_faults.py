@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from prefix_cache.tiers import redis_calls
 from prefix_cache.tiers.breaker import FIRST_PAUSE_S
 from prefix_cache.tiers.redis_tier import RedisTier
 from tests.flaky_redis import FlakyRedis
@@ -108,6 +109,21 @@ def test_a_fault_costs_one_call_and_is_told(
         assert set(bench.tier.failures) <= kinds
         if fault is freeze:
             valkey.thaw()
+
+
+def test_what_no_request_waits_for_may_take_longer(
+    valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redis_calls, "PATIENT_S", 5.0)
+    with bench_of(valkey, timeout_s=0.1) as bench:
+        bench.flaky.delay_s = 0.2
+        bench.tier.store(PAGES[4:])
+        bench.tier.directory.announce([KEYS[0].identity])
+        bench.tier.forget([KEYS[5].identity])
+        assert bench.tier.is_up
+        assert (bench.tier.counts.num_stored, bench.tier.counts.num_failures) == (2, 0)
+        assert bench.tier.count_leading(KEYS) == 0
+        assert not bench.tier.is_up
 
 
 @pytest.mark.parametrize("fault", [be_slow, refuse, send_garbage])
