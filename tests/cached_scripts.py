@@ -172,12 +172,13 @@ class Judge:
 
 @dataclass(eq=False, slots=True)
 class Script:
-    """One conversation: its tokens so far, and what its requests say of the cache."""
+    """One conversation. Of its tokens the first `num_settled` are those up to the last answer."""
 
     name: str
     namespace: bytes
     tokens: list[int]
     num_turns: int
+    num_settled: int = 0
     turn: int = 0
     request: Submit | None = None
 
@@ -240,12 +241,13 @@ class Play:
             tokens=system[: self.rng.choice((len(system), self.rng.randint(1, len(system))))],
             num_turns=self.rng.randint(2, MAX_TURNS),
         )
+        script.num_settled = len(script.tokens)
         self.active.append(script)
         self.say(script)
 
     def say(self, script: Script) -> None:
-        """Submits the next turn of a script."""
-        script.tokens += self.words(self.rng.randint(1, 30))
+        """Submits the next turn of a script, or another one in its place."""
+        script.tokens[script.num_settled :] = self.words(self.rng.randint(1, 30))
         lengths = (50, 70) if self.rng.random() < LONG_SHARE else (1, 8)
         max_tokens = self.rng.randint(*lengths)
         sampling = msgspec.structs.replace(GREEDY, max_tokens=max_tokens)
@@ -308,6 +310,7 @@ class Play:
                 self.judge.add(name, request.prompt_token_ids, answer.token_ids)
         self.forget(request)
         script.tokens += self.rng.choice(answers).token_ids
+        script.num_settled = len(script.tokens)
         script.turn += 1
         if script.turn == script.num_turns:
             self.active.remove(script)
@@ -315,7 +318,7 @@ class Play:
             self.say(script)
 
     def abort(self) -> None:
-        """A client leaves in the midst of an answer, and asks for something more."""
+        """A client leaves in the midst of an answer, and asks for something else."""
         if not self.active:
             return
         script = self.rng.choice(self.active)
