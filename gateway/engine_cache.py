@@ -5,12 +5,13 @@ Asks the runtime and makes texts of tokens; which owners may be shown is decided
 
 import asyncio
 import secrets
+import time
 from collections.abc import Sequence
 from typing import TypeVar
 
 from gateway.cache_texts import CacheTexts, explanation_of, time_of
 from gateway.engine_faults import RETRY_AFTER_S
-from gateway.errors import Overloaded, ServerError
+from gateway.errors import DeadlineExceeded, Overloaded, ServerError
 from gateway.generation import CacheAsker, ChatPrompt, PreparedGeneration
 from gateway.preparation import Preparation
 from gateway.prompt_part import wants_scores
@@ -58,11 +59,19 @@ class EngineCache:
     async def explain(
         self, prepared: PreparedGeneration, asker: CacheAsker, *, model: str
     ) -> tuple[CacheExplanation, ...]:
-        # One by one: all at once would take the runtime's places for questions from others.
-        indexes = range(len(prepared.prompt_token_ids))
-        return tuple(
-            [await self._explain(prepared, index, asker=asker, model=model) for index in indexes]
-        )
+        explanations = []
+        try:
+            async with asyncio.timeout(_left_s(prepared.request.deadline_ns)):
+                # One by one: all at once would take the runtime's places for questions from others.
+                for index in range(len(prepared.prompt_token_ids)):
+                    explanations.append(
+                        await self._explain(prepared, index, asker=asker, model=model)
+                    )
+        except TimeoutError:
+            raise DeadlineExceeded(
+                "The request's deadline passed while its prompts were explained."
+            ) from None
+        return tuple(explanations)
 
     async def describe(self, asker: CacheAsker, *, model: str, max_nodes: int) -> CacheState:
         own = await self._description(asker.owner, max_nodes)
@@ -174,6 +183,11 @@ class EngineCache:
             )
             for edge in ordered
         ]
+
+
+def _left_s(deadline_ns: int) -> float | None:
+    """None = for as long as it takes."""
+    return (deadline_ns - time.time_ns()) / 1e9 if deadline_ns else None
 
 
 def _new_id() -> str:

@@ -1,5 +1,6 @@
 """POST /v1/cache/explain over a scripted engine: what it is asked, what is told of its answers."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -303,3 +304,20 @@ async def test_without_keys_everybody_sees_all() -> None:
     (asked,) = gateway.engine.asked
     assert isinstance(asked, ExplainCache)
     assert (asked.owner, asked.sees_all) == ("", True)
+
+
+async def test_many_prompts_take_no_longer_than_a_request_may_live() -> None:
+    """Each is explained in time; all of them are not."""
+    gateway = make_gateway(request_timeout_s=0.1)
+    asked = []
+
+    async def answer_late(query: CacheQuery) -> CacheAnswer:
+        asked.append(query)
+        await asyncio.sleep(0.03)
+        return CacheExplanation(query.request_id, 1, 0)
+
+    gateway.engine.ask = answer_late  # type: ignore[method-assign]
+    async with in_process(gateway) as client:
+        answer = await client.post(EXPLAIN, json=completion(["a"] * 100))
+    assert (answer.status_code, error_of(answer)["code"]) == (504, "deadline_exceeded")
+    assert 1 <= len(asked) < 50
