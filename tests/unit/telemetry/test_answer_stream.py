@@ -112,7 +112,7 @@ def test_what_has_another_form_than_it_should_is_as_good_as_absent(strange: obje
     assert (answer.text, answer.prompt_ids, answer.output_ids) == ("one", None, ())
 
 
-@pytest.mark.parametrize("count", [-1, 10**400, True, 1.5, "3", None, [3]])
+@pytest.mark.parametrize("count", [-1, 10**30, True, 1.5, "3", None, [3]])
 def test_a_count_that_is_none_is_zero(count: object) -> None:
     details = {"cached_tokens": count}
     usage = {"prompt_tokens": count, "completion_tokens": count, "prompt_tokens_details": details}
