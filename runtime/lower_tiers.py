@@ -19,6 +19,7 @@ from runtime.request import Request
 from runtime.step_budget import PrefillEstimate
 from runtime.tier_fetch import Fetch
 from runtime.tier_threads import TierSet
+from runtime.warm_up import WarmUp
 from runtime.write_behind import WriteBehind
 
 # How old the figures may be that go with each step's message.
@@ -148,6 +149,7 @@ class LowerTiers:
     ) -> None:
         self._cache = cache
         self._tiers = tiers
+        self._warm_up = WarmUp(cache, page_io=lambda: executor.page_io)
         self._write_behind = WriteBehind(cache, tiers, page_io=lambda: executor.page_io)
         self._promotion = Promotion(
             cache,
@@ -205,6 +207,7 @@ class LowerTiers:
         return self._uses
 
     def hold(self, request: Request) -> bool:
+        self._warm_up.stop()
         return self._promotion.hold(request)
 
     def take_ready(self) -> list[Request]:
@@ -232,10 +235,11 @@ class LowerTiers:
         self._write_behind.between_steps()
 
     def idle(self) -> bool:
-        return self._write_behind.idle()
+        return self._warm_up.idle() or self._write_behind.idle()
 
     def close(self) -> None:
         """Pages that no tier has yet are written for FLUSH_S at most."""
+        self._warm_up.stop()
         until_ns = time.monotonic_ns() + round(FLUSH_S * 1e9)
         self._write_behind.take_notes()
         while self._write_behind.num_waiting and time.monotonic_ns() < until_ns:
