@@ -75,6 +75,7 @@ class RedisTier:
         self._num_rejected_in_a_row = 0
         self._touched: set[bytes] = set()
         self._unwanted: set[bytes] = set()
+        self._has_to_forget = False  # all pages: Redis did not listen
         self._counts = TierCounts()
         self._num_keys = 0
         self._used_bytes = 0
@@ -86,7 +87,11 @@ class RedisTier:
 
     @property
     def is_up(self) -> bool:
-        return self._calls.breaker.is_up and self._agreement.is_settled
+        return self._calls.breaker.is_up and self._may_be_used
+
+    @property
+    def _may_be_used(self) -> bool:
+        return self._agreement.is_settled and not self._has_to_forget
 
     @property
     def disagreement(self) -> Disagreement | None:
@@ -121,7 +126,7 @@ class RedisTier:
 
     def count_leading(self, keys: Sequence[PageKey]) -> int:
         """As PageTier says. STRLEN says whether a page is there, and how large a reply will be."""
-        if not self._agreement.is_settled:
+        if not self._may_be_used:
             return 0
         found = 0
         for some in _slices(keys, _MAX_COMMANDS):
@@ -149,7 +154,7 @@ class RedisTier:
         """As PageTier says. Payloads are views of the buffers they came in, which are used again
         once all views of them are gone: who keeps a page for long keeps a copy."""
         payloads: list[bytes | memoryview] = []
-        if not self._agreement.is_settled:
+        if not self._may_be_used:
             return payloads
         for window in _slices(keys, max(1, WINDOW_BYTES // self._reply_bytes())):
             found = self._fetch_window(window)
@@ -180,7 +185,7 @@ class RedisTier:
         payloads: list[memoryview] = []
         for key, value in zip(keys, values, strict=False):
             payload = self._decode(key, value) if isinstance(value, Buffer) else None
-            if payload is None:
+            if payload is None or key.identity in self._unwanted:
                 break
             payloads.append(payload)
         return payloads
@@ -210,6 +215,9 @@ class RedisTier:
         """As PageTier says; a page's time to live begins anew."""
         if not self._agreement.is_settled:
             self._drop("agreement", len(pages))
+            return
+        if self._has_to_forget:
+            self._drop("down", len(pages))
             return
         if pages:
             self._value_bytes = encoded_len(pages[0].key, pages[0].payload)
@@ -266,14 +274,18 @@ class RedisTier:
             self._remember(self._touched, identities)
 
     def forget(self, identities: Sequence[bytes] | None) -> None:
-        """As PageTier says: they are gone for all replicas."""
+        """As PageTier says: they are gone for all replicas. Where Redis does not listen, upkeep()
+        tells it later; until then none of them is read."""
         try:
             if identities is None:
+                self._has_to_forget = True
                 self._forget_all()
             else:
-                self._unlink([self._key(identity) for identity in identities])
+                with self._lock:
+                    self._unwanted.update(identities)
+                self._send_unwanted()
         except RedisUnavailable as error:
-            logger.warning("not all pages in Redis were forgotten: %s", error)
+            logger.warning("not all pages in Redis are forgotten yet: %s", error)
 
     def _forget_all(self) -> None:
         deadline, cursor = self._clock() + _FLUSH_S, b"0"
@@ -281,6 +293,7 @@ class RedisTier:
             cursor, names = self._scan(cursor)
             self._unlink(names)
             if cursor == b"0":
+                self._has_to_forget = False
                 return
         raise RedisUnavailable("timeout", f"there are more than {_FLUSH_S:g} s of them")
 
@@ -312,6 +325,8 @@ class RedisTier:
         if self._agreement.is_settled:
             self.directory.renew()
             try:
+                if self._has_to_forget:
+                    self._forget_all()
                 self._send_pending()
                 self._look()
             except RedisUnavailable:
@@ -319,11 +334,17 @@ class RedisTier:
 
     def _send_pending(self) -> None:
         with self._lock:
-            touched, self._touched = self._touched, set()
-            unwanted, self._unwanted = self._unwanted, set()
-        self._unlink([self._key(identity) for identity in unwanted])
-        for some in _slices(list(touched - unwanted), _MAX_COMMANDS):
+            touched, self._touched = self._touched - self._unwanted, set()
+        self._send_unwanted()
+        for some in _slices(list(touched), _MAX_COMMANDS):
             self._calls.run([self._expire(identity) for identity in some], is_patient=True)
+
+    def _send_unwanted(self) -> None:
+        with self._lock:
+            unwanted = list(self._unwanted)
+        self._unlink([self._key(identity) for identity in unwanted])
+        with self._lock:
+            self._unwanted.difference_update(unwanted)
 
     def _look(self) -> None:
         """How large the server is; who may not ask that goes without."""

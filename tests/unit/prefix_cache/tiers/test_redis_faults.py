@@ -126,6 +126,25 @@ def test_what_no_request_waits_for_may_take_longer(
         assert not bench.tier.is_up
 
 
+@pytest.mark.parametrize("identities", [None, [KEYS[0].identity]])
+def test_what_is_to_be_forgotten_never_comes_back(
+    identities: list[bytes] | None, valkey: ValkeyServer
+) -> None:
+    with bench_of(valkey, timeout_s=5.0) as bench:
+        refuse(valkey, bench.flaky)
+        bench.tier.forget(identities)
+        bench.flaky.refuses = False
+        bench.wait_for_trial()
+        assert bench.tier.fetch(KEYS) == []  # also before Redis has been told
+        bench.wait_for_trial()
+        bench.tier.upkeep()
+        assert bench.tier.is_up
+        with open_tier(valkey.url) as other:
+            assert other.count_leading(KEYS) == 0
+        bench.tier.store(PAGES[:4])
+        assert bench.tier.count_leading(KEYS) == 4
+
+
 @pytest.mark.parametrize("fault", [be_slow, refuse, send_garbage])
 def test_once_redis_is_well_the_upkeep_finds_it_out(fault: Fault, valkey: ValkeyServer) -> None:
     with bench_of(valkey, timeout_s=0.2) as bench:
