@@ -51,6 +51,9 @@ class DiskTier:
         self._counts = TierCounts()
         self._ledger = FileLedger(own_folder=folder_name(root))
         self._unscanned_bytes: int | None = None  # written since the last walk; None = no walk yet
+        # What is to be forgotten and is still on a disk that cannot be written.
+        self._has_to_forget = False  # all pages
+        self._unwanted: set[bytes] = set()
         self._reading = Pause(monotonic_s)
         self._writing = Pause(monotonic_s)
         # Held by what changes files, for as long as it takes. The other one guards the ledger,
@@ -95,7 +98,7 @@ class DiskTier:
 
     def count_leading(self, keys: Sequence[PageKey]) -> int:
         """Looks at the disk, so that what another process wrote is found."""
-        if self._is_paused(self._reading):
+        if self._is_paused(self._reading) or self._has_to_forget:
             return 0
         try:
             count = self._folder.count_leading([self._name(key.identity) for key in keys])
@@ -110,10 +113,10 @@ class DiskTier:
     def fetch(self, keys: Sequence[PageKey]) -> list[bytes | memoryview]:
         payloads: list[bytes | memoryview] = []
         now_ns = self._clock_ns()
-        if not self._is_paused(self._reading):
+        if not self._is_paused(self._reading) and not self._has_to_forget:
             for place, key in enumerate(keys):
                 payload = self._fetch_one(key, used_ns=now_ns - place)
-                if payload is None:
+                if payload is None or key.identity in self._unwanted:
                     break
                 payloads.append(payload)
         with self._lock:
@@ -149,14 +152,15 @@ class DiskTier:
                 self._fail(self._writing, error)
 
     def forget(self, identities: Sequence[bytes] | None) -> None:
-        """All: those that another process has written, too."""
+        """All: those that another process has written, too. What cannot be removed now is not read
+        any more, and removed before the next page is stored."""
         with self._changing:
             try:
                 if identities is None:
-                    self._forget_all()
+                    self._has_to_forget = True
                 else:
-                    for identity in identities:
-                        self._remove(self._name(identity))
+                    self._unwanted.update(identities)
+                self._remove_unwanted()
             except OSError as error:
                 self._fail(self._writing, error)
 
@@ -209,6 +213,7 @@ class DiskTier:
         if num_bytes > self._max_bytes:
             self._drop("too_large")
             return
+        self._remove_unwanted()
         if self._note_use(name, used_ns=used_ns, num_bytes=num_bytes):
             return
         if self._unscanned_bytes is None or self._unscanned_bytes > RESCAN_SHARE * self._max_bytes:
@@ -279,6 +284,14 @@ class DiskTier:
                 self._ledger.touch(file.name, used_ns=found.used_ns)
         else:
             self._remove(file.name)
+
+    def _remove_unwanted(self) -> None:
+        if self._has_to_forget:
+            self._forget_all()
+            self._has_to_forget = False
+        for identity in list(self._unwanted):
+            self._remove(self._name(identity))
+            self._unwanted.discard(identity)
 
     def _forget_all(self) -> None:
         own = folder_name(self._root) + "/"

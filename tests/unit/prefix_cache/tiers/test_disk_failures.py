@@ -65,6 +65,25 @@ def test_a_disk_that_only_reads_serves_what_it_has(
     assert caplog.messages[-1].endswith("can be written again")
 
 
+@pytest.mark.parametrize("identities", [None, [key_of(0).identity]])
+def test_what_is_to_be_forgotten_is_not_read_although_it_cannot_be_removed(
+    identities: list[bytes] | None, tmp_path: Path
+) -> None:
+    keys = [key_of(0), key_of(1)]
+    tier = tier_in(tmp_path, seconds := Seconds())
+    tier.store([page_of(0), page_of(1)])
+    with failing(errno.EROFS, names=WRITES):
+        tier.forget(identities)
+        assert tier.fetch(keys) == []
+    assert tier.fetch(keys) == []
+    seconds.now_s += 1
+    tier.store([page_of(2)])
+    assert DiskTier(tmp_path, root=ROOT, max_bytes=FILE_BYTES).fetch(keys) == []
+    tier.store([page_of(0)])
+    assert tier.count_leading(keys[:1]) == 1
+    assert tier.fetch(keys[:1]) == [payload_of(0)]
+
+
 def test_a_disk_that_cannot_be_written_and_has_nothing_is_down(tmp_path: Path) -> None:
     with failing(errno.ENOSPC, names={"makedirs", "mkdir", "writev"}):
         tier = tier_in(tmp_path / "cache", seconds := Seconds())
