@@ -123,6 +123,7 @@ class TierSet:
         self._ring = ring
         self._directory = directory
         self._num_forgotten = 0
+        self._num_carried_out = 0  # of these, by the store thread
         self._is_probing = False
         self._is_closed = False
         num_pages = max(1, CHUNK_BYTES // codec.page_bytes)
@@ -179,7 +180,10 @@ class TierSet:
         return TierReport(first, Decision.TOO_SMALL, compute_ns=compute_ns)
 
     def start(self, fetch: Fetch) -> TierReport | None:
-        """Begins it; or says that too much is on its way already."""
+        """Begins it; or says that too much is on its way already, or that pages are to be forgotten
+        which are there still."""
+        if self._num_carried_out < self._num_forgotten:
+            return TierReport(self._sources[0].tier.label, Decision.BUSY)
         num_bytes = fetch.num_pages * self._codec.payload_bytes
         if self._fetching.add(lambda: self._fetcher.run(fetch), num_bytes=num_bytes):
             return None
@@ -277,8 +281,11 @@ class TierSet:
         self._num_forgotten += 1
 
         def run() -> None:
-            for source in self._sources:
-                source.tier.forget(identities)
+            try:
+                for source in self._sources:
+                    source.tier.forget(identities)
+            finally:
+                self._num_carried_out += 1
 
         self._storing.add(run)
 

@@ -191,6 +191,23 @@ def test_forgotten_pages_are_those_that_wait_to_be_stored_too(
     assert list(tier.pages) == [KEYS[1].identity]
 
 
+def test_nothing_is_fetched_before_what_was_forgotten_is_gone(
+    tiers: TierSet, tier: MemoryTier
+) -> None:
+    gate, is_gone = Gate(), threading.Event()
+    tiers.prepare(gate)
+    tiers.forget(None)
+    refusal = tiers.start(wanted())
+    assert refusal is not None
+    assert refusal.decision is Decision.BUSY
+    tiers.prepare(is_gone.set)
+    gate.open()
+    assert is_gone.wait(WAIT_S)
+    assert tiers.start(fetch := wanted()) is None
+    assert fetch.wait(WAIT_S)
+    assert ("count", 4) in tier.calls
+
+
 def test_what_a_slower_tier_gave_is_not_kept_above_after_a_flush() -> None:
     disk, redis = MemoryTier("disk"), MemoryTier("redis")
     tiers = TierSet([disk, redis], codec=RawCodec(16), root=b"root", ring=lambda: None)
