@@ -235,6 +235,10 @@ class PrefixCache:
         tokens = token_ids[: num_pages * self.page_size]
         return list(page_identities(root, tokens, page_size=self.page_size))
 
+    def next_free(self, num_pages: int) -> list[int]:
+        """The free pages that are taken next, at most so many."""
+        return self._pool.next_free(num_pages)
+
     def num_available(self) -> int:
         """Pages that `extend` can give: free ones and those of unlocked nodes. O(1)."""
         return self._pool.num_free + self._tree.num_pages - self._tree.num_locked_pages

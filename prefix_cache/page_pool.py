@@ -21,6 +21,10 @@ class PagePool:
     def is_free(self, page_id: int) -> bool:
         return bool(self._is_free[page_id])
 
+    def next_free(self, num_pages: int) -> list[int]:
+        """The pages that are allocated next, at most so many; they stay free."""
+        return self._free[: -num_pages - 1 : -1].tolist()
+
     def allocate(self, num_pages: int) -> list[int]:
         """Takes pages out of the pool. The caller has checked that so many are free."""
         assert 0 <= num_pages <= len(self._free), (num_pages, len(self._free))

@@ -207,7 +207,6 @@ class LowerTiers:
         return self._uses
 
     def hold(self, request: Request) -> bool:
-        self._warm_up.stop()
         return self._promotion.hold(request)
 
     def take_ready(self) -> list[Request]:
@@ -239,7 +238,6 @@ class LowerTiers:
 
     def close(self) -> None:
         """Pages that no tier has yet are written for FLUSH_S at most."""
-        self._warm_up.stop()
         until_ns = time.monotonic_ns() + round(FLUSH_S * 1e9)
         self._write_behind.take_notes()
         while self._write_behind.num_waiting and time.monotonic_ns() < until_ns:

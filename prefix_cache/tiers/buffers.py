@@ -21,6 +21,11 @@ class BufferPool:
     def num_idle(self) -> int:
         return len(self._idle)
 
+    def warm(self, num_buffers: int) -> None:
+        """Has memory for so many ready, as far as idle ones are kept."""
+        for _ in range(min(num_buffers, self._max_idle - len(self._idle))):
+            self._idle.append(np.full(self._buffer_bytes, 0xFF, np.uint8))
+
     def take(self, num_bytes: int) -> memoryview:
         """At least so large; what it holds is whatever was there."""
         whole = self._whole(num_bytes)

@@ -37,5 +37,6 @@ def open_redis_tier(
         raise
     directory = Directory(calls, root=root, holder=holder)
     tier = RedisTier(calls, root=root, ttl_s=ttl_s, agreement=agreement, directory=directory)
+    tier.warm()
     tier.start_upkeep(UPKEEP_S)
     return tier

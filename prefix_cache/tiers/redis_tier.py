@@ -33,6 +33,8 @@ _FIRST_GUESS_BYTES = 256 * 1024
 # Of a reply beside the value.
 _REPLY_OVERHEAD = 32
 _MAX_IDLE_BUFFERS = 4
+# One is read into while the pages of another are taken.
+_WARM_BUFFERS = 2
 _MAX_COMMANDS = 512
 # So many pages in a row that are none: then it is the server that is wrong.
 MAX_REJECTED_IN_A_ROW = 8
@@ -354,6 +356,10 @@ class RedisTier:
             self._num_keys = keys
             self._used_bytes = int(figures.get(b"used_memory", 0))
             self._max_bytes = int(figures.get(b"maxmemory", 0)) or None
+
+    def warm(self) -> None:
+        """Has memory for a first fetch ready."""
+        self._buffers.warm(_WARM_BUFFERS)
 
     def start_upkeep(self, interval_s: float) -> None:
         """Calls upkeep() now and every so often, until close(), in a thread of its own."""

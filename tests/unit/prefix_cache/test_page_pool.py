@@ -61,3 +61,13 @@ def test_check_invariants_sees_a_page_that_is_in_the_free_list_twice() -> None:
     pool._free.append(pool._free[0])
     with pytest.raises(AssertionError, match="twice"):
         pool.check_invariants()
+
+
+def test_the_next_free_pages_are_those_that_are_allocated_and_stay_free() -> None:
+    pool = PagePool(6)
+    pool.allocate(2)
+    expected = pool.next_free(3)
+    assert pool.num_free == 4
+    assert pool.allocate(3) == expected
+    assert pool.next_free(9) == [5]
+    assert pool.next_free(0) == []

@@ -34,3 +34,14 @@ def test_no_more_than_some_are_kept_and_larger_ones_never() -> None:
     assert len(large) == 1001
     del large
     assert pool.num_idle == 2
+
+
+def test_warm_buffers_are_there_before_they_are_taken_and_no_more_than_are_kept() -> None:
+    pool = BufferPool(buffer_bytes=1000, max_idle=2)
+    pool.warm(1)
+    assert pool.num_idle == 1
+    pool.warm(5)
+    assert pool.num_idle == 2
+    views = [pool.take(10), pool.take(10)]
+    assert pool.num_idle == 0
+    assert len(views[0]) == 1000
