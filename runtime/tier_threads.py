@@ -15,6 +15,7 @@ from typing import Protocol
 from prefix_cache.identity import page_identity, tenant_root
 from prefix_cache.tiers.tier import PageKey, PageTier, SharedByModels, StoredPage, TierLabel
 from runtime.cache_messages import TierUse
+from runtime.cost_gate import CostGate
 from runtime.kv_codec import KvCodec, Payload
 from runtime.page_buffers import PageBuffers
 from runtime.page_io import PageBytes
@@ -25,6 +26,8 @@ logger = logging.getLogger(__name__)
 # Pages on their way, in each direction: a prompt of the longest context, and a few.
 MAX_FETCH_BYTES = 512 * 1024 * 1024
 MAX_STORE_BYTES = 64 * 1024 * 1024
+# A transfer of so many pages says what a tier's bytes cost.
+FULL_PAGES = 4
 # Other models whose pages are looked for, to explain a miss.
 MAX_OTHER_ROOTS = 32
 # Of a token id, and of a page's name, that wait in a queue.
@@ -117,7 +120,8 @@ class TierSet:
         ring: Callable[[], None],
         directory: PageDirectory | None = None,
     ) -> None:
-        self._sources = [TierSource(tier) for tier in tiers]
+        full_bytes = FULL_PAGES * codec.payload_bytes
+        self._sources = [TierSource(tier, CostGate(full_bytes=full_bytes)) for tier in tiers]
         self._codec = codec
         self.root = root
         self._ring = ring

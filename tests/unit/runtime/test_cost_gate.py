@@ -4,6 +4,8 @@ import pytest
 
 from runtime.cost_gate import FIRST_LOOKUP_NS, STALE_NS, CostGate
 
+FIRST_LOOKUP_NS_INT = round(FIRST_LOOKUP_NS)
+
 
 class Clock:
     now_ns = 0
@@ -67,3 +69,20 @@ def test_figures_age_until_something_is_measured() -> None:
     assert gate.is_stale()
     gate.observe_transfer(1, 5)
     assert not gate.is_stale()
+
+
+def test_one_slow_page_does_not_keep_many_away_and_several_do() -> None:
+    gate = CostGate(Clock(), full_bytes=1_000)
+    gate.observe_transfer(100, FIRST_LOOKUP_NS_INT + 100_000)
+    assert gate.transfer_ns(1_000) < FIRST_LOOKUP_NS + 200_000
+    for _ in range(40):
+        gate.observe_transfer(100, FIRST_LOOKUP_NS_INT + 100_000)
+    assert gate.transfer_ns(1_000) > FIRST_LOOKUP_NS + 600_000
+
+
+def test_small_transfers_are_worth_a_whole_one_together() -> None:
+    gate = CostGate(Clock(), full_bytes=100)
+    gate.observe_transfer(100, FIRST_LOOKUP_NS_INT + 300)
+    assert gate.transfer_ns(100) == pytest.approx(FIRST_LOOKUP_NS + 300)
+    gate.observe_transfer(100, FIRST_LOOKUP_NS_INT + 600)
+    assert gate.transfer_ns(100) == pytest.approx(FIRST_LOOKUP_NS + 390)
