@@ -6,13 +6,7 @@ numpy, called from the tier threads.
 int8: blocks of 32 values that lie side by side, each with one float16 scale (greatest magnitude /
 127), as in GGUF's q8_0: 53 % of the bytes. In both layouts of pages such a block is of one head: of
 one token, or, in the native one, of two channels of 16 tokens (keys) or 16 channels of two tokens
-(values). SmolLM2-135M, 1,024 tokens of cached context, 128 tokens behind it, six places of a novel;
-logits differ by (relative to their spread), and the best token is the same for:
-
-    computed in float32, 32 values a scale   0.42 %  99.6 %   (bfloat16 for float32: 0.15 %)
-    ... 128 values, 1,024 (head and page)    1.1 %   98.4 %   1.4 %, 98.2 %
-    native step, 32 values a scale           3.1 %   95.7 %   (the last bit of each value turned at
-                                                              random: 3.0 %, 95.2 %)
+(values).
 """
 
 from collections.abc import Sequence

@@ -39,9 +39,7 @@ class JobThread:
     """Runs jobs one after the other. A job that raises is logged, and the next one runs.
 
     At no lower a priority than the engine's loop: a thread that waits for a processor may hold the
-    interpreter's lock, which the loop then waits for. Beside two busy processes on two cores, and a
-    thread that hashes and writes pages all the time, the loop's longest of 250 steps of 30 ms took
-    0.1 s, as without the thread; with that at nice 10 0.3 s, at nice 19 2.3 s.
+    interpreter's lock, which the loop then waits for.
     """
 
     def __init__(self, name: str, *, max_bytes: int) -> None:

@@ -8,9 +8,16 @@ import numpy as np
 import pytest
 
 from prefix_cache.tiers.tier import PageKey
+from runtime.cost_gate import CostGate
 from runtime.kv_codec import Int8Codec, RawCodec
 from runtime.tier_fetch import Decision, Fetch
-from runtime.tier_threads import MAX_STORE_BYTES, QUEUED_NAME_BYTES, JobThread, TierSet
+from runtime.tier_threads import (
+    FULL_PAGES,
+    MAX_STORE_BYTES,
+    QUEUED_NAME_BYTES,
+    JobThread,
+    TierSet,
+)
 from tests.memory_tier import MemoryTier
 
 WAIT_S = 10.0
@@ -274,3 +281,19 @@ def test_a_tier_that_keeps_its_thread_is_left_open(tiers: TierSet, tier: MemoryT
     tiers.close(timeout_s=0.05)
     assert not tier.is_closed
     tier.release()
+
+
+def test_a_page_alone_tells_little_of_what_a_tier_costs(
+    tier: MemoryTier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[int] = []
+
+    def gate(*, full_bytes: int) -> CostGate:
+        told.append(full_bytes)
+        return CostGate(full_bytes=full_bytes)
+
+    monkeypatch.setattr("runtime.tier_threads.CostGate", gate)
+    made = TierSet([tier], codec=RawCodec(16), root=b"root", ring=lambda: None)
+    made.close(timeout_s=WAIT_S)
+    assert told == [FULL_PAGES * 16]
+    assert FULL_PAGES > 1
