@@ -215,6 +215,31 @@ class Settings(BaseModel):
         True, "append the tokens that a grammar leaves no choice about, without sampling them"
     )
     strict_params: bool = setting(False, "refuse unknown parameters with 400")
+    runtime_url: str | None = setting(
+        None, "a runtime that runs elsewhere, such as tcp://HOST:5700; absent = one as a child",
+        pattern=r"^(tcp|ipc)://.+",
+    )  # fmt: skip
+    runtime_listen: str = setting(
+        "tcp://127.0.0.1:5700", "where `radixgate runtime` waits for gateways",
+        pattern=r"^(tcp|ipc)://.+",
+    )  # fmt: skip
+    trace_steps: float = setting(
+        0.01, "share of the engine steps with a traced request in them that become spans",
+        ge=0, le=1,
+    )  # fmt: skip
+    trace_content: bool = setting(
+        False, "record prompts, tools and answers in traces; they are seen by whoever sees these"
+    )
+    slo_ttft_ms: float = setting(
+        0.0, "TTFT that a request must keep to count as good; 0 = any", unit="ms", ge=0
+    )
+    slo_tpot_ms: float = setting(
+        0.0, "TPOT that a request must keep to count as good; 0 = any", unit="ms", ge=0
+    )
+    price_file: str | None = setting(
+        None, "YAML file with the price of a million tokens of each model; absent = no costs"
+    )
+    log_requests: bool = setting(False, "one log line for each finished request, with its trace")
     log_level: LogLevel = setting("info", "how much is logged")
     log_json: bool = setting(False, "one JSON object a log line instead of key=value")
 

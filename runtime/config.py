@@ -43,6 +43,7 @@ class RuntimeConfig(msgspec.Struct, frozen=True):
     Requests with less to compute overtake one that waits for `max_overtaking_s` at most.
     `jump_forward` appends what a grammar forces without sampling it.
     `pin_share` bounds one owner's pins in the pool.
+    `trace_steps` is the share of steps that are recorded, of those with a traced request in them.
     `gateway_timeout_s` is how long a gateway may be silent before its requests are freed.
     """
 
@@ -61,6 +62,7 @@ class RuntimeConfig(msgspec.Struct, frozen=True):
     gateway_timeout_s: float = 15.0
     pin_share: float = 0.25
     tiers: TierConfig = TierConfig()
+    trace_steps: float = 0.0
 
 
 class ResolvedConfig(msgspec.Struct, frozen=True):

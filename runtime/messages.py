@@ -13,9 +13,11 @@ import msgspec
 from grammar.spec import PreparedConstraint
 from runtime.cache_messages import CacheAnswer, CacheQuery, TierName, TierUse
 
-PROTOCOL_VERSION = 4
+PROTOCOL_VERSION = 5
 # Ten years: the end of a pin is still a date, and a number of nanoseconds that fits in a message.
 MAX_PIN_S = 315_360_000.0
+# The limit of links that OpenTelemetry's specification has for a span.
+MAX_STEP_LINKS = 128
 
 AttributeValue = str | int | float | bool
 FinishReason = Literal["stop", "length"]
@@ -210,12 +212,27 @@ class EngineStats(msgspec.Struct, frozen=True):
 
 
 class Phase(msgspec.Struct, frozen=True):
-    """One finished phase of a request: becomes one span. `name` is in telemetry.names."""
+    """One finished phase of a request: becomes one span. `name` is in telemetry.names; one of
+    PHASE_EVENTS there is a moment, and becomes an event of the request's span. `step` is the
+    traceparent of the engine step that computed it, "" where that step is not recorded.
+    """
 
     name: str
     start_ns: int
     end_ns: int
     attributes: dict[str, AttributeValue] = {}
+    step: str = ""
+
+
+class StepSpan(msgspec.Struct, frozen=True):
+    """One engine step that was chosen to be recorded. It belongs to no request: `requests` are the
+    traceparents of those in its batch that are traced, MAX_STEP_LINKS of them at most."""
+
+    traceparent: str
+    start_ns: int
+    end_ns: int
+    attributes: dict[str, AttributeValue] = {}
+    requests: list[str] = []
 
 
 class TokenLogprob(msgspec.Struct, frozen=True, array_like=True):
@@ -277,12 +294,14 @@ class TokenEvent(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class StepOutput(msgspec.Struct, frozen=True, tag=True):
-    """All events of one engine step for one gateway, in one message."""
+    """All events of one engine step for one gateway, in one message. A recorded step is told to
+    one of the gateways that have a request in it."""
 
     incarnation: str
     step: int
     events: list[TokenEvent]
     stats: EngineStats
+    recorded: StepSpan | None = None
 
 
 class Pong(msgspec.Struct, frozen=True, tag=True):
