@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from runtime.messages import EngineStats
 from telemetry.metrics import INTER_TOKEN_BUCKETS, TTFT_BUCKETS, Metrics
 
-DOCS = Path(__file__).resolve().parents[3] / "docs/telemetry.md"
+DOCS = Path(__file__).resolve().parents[3] / "docs/observability.md"
 
 
 def samples(metrics: Metrics) -> dict[str, float]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from telemetry import names
 
-DOCS = Path(__file__).resolve().parents[3] / "docs/telemetry.md"
+DOCS = Path(__file__).resolve().parents[3] / "docs/observability.md"
 CONSTANTS = {key: value for key, value in vars(names).items() if key.isupper()}
 
 
