@@ -1,13 +1,15 @@
 """Every setting of the server, read once from environment and command line into one frozen object.
 
 A setting `x` is the variable RADIXGATE_X and the flag --x; the flag wins. HOST and PORT are read
-as well. An empty variable counts as absent. The list in the documentation is tested against this.
+as well. A secret X may be the content of a file that RADIXGATE_X_FILE names. An empty variable
+counts as absent. The list in the documentation is tested against this.
 """
 
 import secrets
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, Self
 
@@ -24,6 +26,7 @@ TEST_PREFIX = "RADIXGATE_TEST_"
 # What commands that talk to a server read; it may be set where one is started.
 CLIENT_KEY_VARIABLE = "RADIXGATE_KEY"
 UNPREFIXED = ("HOST", "PORT")
+FILE_SUFFIX = "_FILE"
 
 # An exbibyte, as bytes still a number that fits in a message; ten years, which Redis takes.
 MAX_TIER_MB = 1 << 40
@@ -316,11 +319,16 @@ def _describe(name: str) -> SettingInfo:
 def _from_environment(environ: Mapping[str, str]) -> tuple[dict[str, object], dict[str, str]]:
     values: dict[str, object] = {}
     sources: dict[str, str] = {}
+    files: dict[str, str] = {}
     for key in (*UNPREFIXED, *sorted(environ)):
         is_ours = key in UNPREFIXED or (key.startswith(PREFIX) and not key.startswith(TEST_PREFIX))
         if not is_ours or key not in environ or key == CLIENT_KEY_VARIABLE:
             continue
         name = key.removeprefix(PREFIX).lower()
+        if (secret_name := _secret_in_file(key)) is not None:
+            if environ[key].strip():
+                files[secret_name] = key
+            continue
         if name not in Settings.model_fields or key != key.upper():
             raise SettingsError(
                 f"{key}={_shorten(environ[key])}: unknown setting; expected one of "
@@ -328,7 +336,34 @@ def _from_environment(environ: Mapping[str, str]) -> tuple[dict[str, object], di
             )
         if environ[key].strip():
             values[name], sources[name] = environ[key].strip(), key
+    for name, key in files.items():
+        if name in values:
+            raise SettingsError(f"{key}: {variable_of(name)} is set as well; one of them is enough")
+        values[name] = _read_secret(name, key=key, path=environ[key].strip())
+        sources[name] = key
     return values, sources
+
+
+def _secret_in_file(key: str) -> str | None:
+    """The secret whose file the variable names, if it is one of these."""
+    name = key.removeprefix(PREFIX).removesuffix(FILE_SUFFIX).lower()
+    is_secret = name in Settings.model_fields and _describe(name).is_secret
+    return name if is_secret and key == variable_of(name) + FILE_SUFFIX else None
+
+
+def _read_secret(name: str, *, key: str, path: str) -> str:
+    """Of a list each line is an item; others are one line. Raises: SettingsError."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise SettingsError(f"{key}={path!r}: the file cannot be read ({reason})") from None
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if not lines:  # taken for "absent" it would open the server to everyone
+        raise SettingsError(f"{key}={path!r}: there is nothing in the file")
+    if len(lines) > 1 and not _is_list(Settings.model_fields[name].annotation):
+        raise SettingsError(f"{key}={path!r}: there is more than one line in the file")
+    return ",".join(lines)
 
 
 def _split(name: str, value: object) -> object:

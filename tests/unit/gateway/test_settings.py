@@ -1,5 +1,6 @@
 """Settings come from environment and flags, or the start stops with one line."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -98,6 +99,49 @@ def test_empty_variable_counts_as_absent() -> None:
 def test_secrets_are_not_in_the_settings_text() -> None:
     settings = Settings(api_keys=("hunter2",), server_secret="hunter2-hunter2-hunter2")
     assert "hunter2" not in repr(settings)
+
+
+def test_secrets_are_read_from_the_files_that_variables_name(tmp_path: Path) -> None:
+    keys, secret = tmp_path / "keys", tmp_path / "secret"
+    keys.write_text("first-key\n\n  second-key,third-key\n")
+    secret.write_text("0123456789abcdef\n")
+    settings = Settings.load(
+        {"RADIXGATE_API_KEYS_FILE": str(keys), "RADIXGATE_SERVER_SECRET_FILE": str(secret)}, {}
+    )
+    assert settings.api_keys == ("first-key", "second-key", "third-key")
+    assert settings.server_secret == "0123456789abcdef"
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [(None, "cannot be read"), ("\n \n", "nothing in"), ("a" * 16 + "\n" + "b" * 16, "one line")],
+)
+def test_a_secret_file_that_holds_no_secret_stops_the_start(
+    tmp_path: Path, content: str | None, expected: str
+) -> None:
+    path = tmp_path / "secret"
+    if content is not None:
+        path.write_text(content)
+    message = failure({"RADIXGATE_SERVER_SECRET_FILE": str(path)})
+    assert message.startswith("RADIXGATE_SERVER_SECRET_FILE=")
+    assert expected in message
+
+
+def test_the_content_of_a_secret_file_is_never_told(tmp_path: Path) -> None:
+    path = tmp_path / "secret"
+    path.write_text("too-short")
+    message = failure({"RADIXGATE_SERVER_SECRET_FILE": str(path)})
+    assert "RADIXGATE_SERVER_SECRET_FILE" in message
+    assert "too-short" not in message
+
+
+def test_a_secret_is_given_once_and_only_secrets_have_files(tmp_path: Path) -> None:
+    path = tmp_path / "keys"
+    path.write_text("from-the-file")
+    both = {"RADIXGATE_API_KEYS": "given", "RADIXGATE_API_KEYS_FILE": str(path)}
+    assert "one of them" in failure(both)
+    assert "unknown setting" in failure({"RADIXGATE_MODEL_FILE": str(path)})
+    assert Settings.load({"RADIXGATE_KEY_FILE": str(path)}, {}).key_file == str(path)
 
 
 def test_each_start_has_another_secret_unless_one_is_set() -> None:
