@@ -91,8 +91,13 @@ def percentile(values: Sequence[float], share: float) -> float | None:
     few values the largest, never one that was not measured. None without values."""
     if not values:
         return None
-    rank = math.ceil(share * len(values))
-    return sorted(values)[max(rank, 1) - 1]
+    return nearest_rank(sorted(values), share)
+
+
+def nearest_rank(ordered: Sequence[float], share: float) -> float:
+    """`percentile` of values that are in order already, of which there is one at least."""
+    rank = math.ceil(share * len(ordered))
+    return ordered[max(rank, 1) - 1]
 
 
 def goodput(timings: Sequence[RequestTiming], limits: Limits, *, wall_s: float) -> float:
