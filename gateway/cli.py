@@ -31,14 +31,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from gateway.key_commands import run_key_command
 
         return run_key_command(parsed)
+    if parsed.command == "health":
+        from gateway.health_command import run_health_command
+
+        return run_health_command(parsed)
     options = vars(parsed)
-    options.pop("command")
+    command = options.pop("command")
     try:
         settings = Settings.load(os.environ, options)
     except SettingsError as error:
         print(f"radixgate: {error}", file=sys.stderr)  # noqa: T201
         return 2
     # Imported here: a bad setting or --help is answered without loading the HTTP stack.
+    if command == "runtime":
+        from gateway.runtime_command import run_runtime_command
+
+        return run_runtime_command(settings)
     from gateway.serve import serve
 
     return serve(settings)
@@ -50,25 +58,13 @@ def _parser() -> argparse.ArgumentParser:
         description="A drop-in OpenAI-compatible server with a radix prefix cache.",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    serve = commands.add_parser(
-        "serve",
-        help="serve a model",
-        description="Serves a model. Each flag is also an environment variable.",
-        argument_default=None,
+    _add_with_settings(commands, "serve", "serve a model", "Serves a model.")
+    _add_with_settings(
+        commands,
+        "runtime",
+        "run a model for servers elsewhere, which have its address as --runtime-url",
+        "Runs a model without HTTP, for servers elsewhere. Whoever reaches its address may use it.",
     )
-    for info in describe_settings():
-        if not info.is_secret:  # secrets come from the environment: flags show up in ps
-            unit = f" {info.unit}" if info.unit else ""
-            default = f" (default {info.default}{unit})" if info.default else ""
-            help_text = f"{info.description}{default} [{info.variable}]".replace("%", "%%")
-            serve.add_argument(
-                info.flag,
-                help=help_text,
-                metavar="LIST" if info.is_list else info.expected.upper()[:12],
-                action="append"
-                if info.is_list
-                else "store",  # lists may also be given piece by piece
-            )
     grammar = commands.add_parser("grammar", help="what is enforced of a schema, and how fast")
     grammar_commands = grammar.add_subparsers(
         dest="grammar_command", required=True, metavar="COMMAND"
@@ -77,11 +73,62 @@ def _parser() -> argparse.ArgumentParser:
     _add_explain(grammar_commands)
     _add_load_bench(commands)
     _add_cache(commands)
+    _add_health(commands)
     key = commands.add_parser("key", help="keys for the key file")
     key_commands = key.add_subparsers(dest="key_command", required=True, metavar="COMMAND")
     key_commands.add_parser("new", help="a fresh random key, and its hash for the key file")
     key_commands.add_parser("hash", help="the hash of a key that is read from standard input")
     return parser
+
+
+def _add_with_settings(
+    commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
+    name: str,
+    help_text: str,
+    description: str,
+) -> None:
+    """A command that reads the settings; secrets come from the environment: flags show up in ps."""
+    parser = commands.add_parser(
+        name,
+        help=help_text,
+        description=f"{description} Each flag is also an environment variable.",
+        argument_default=None,
+    )
+    for info in describe_settings():
+        if info.is_secret:
+            continue
+        unit = f" {info.unit}" if info.unit else ""
+        default = f" (default {info.default}{unit})" if info.default else ""
+        parser.add_argument(
+            info.flag,
+            help=f"{info.description}{default} [{info.variable}]".replace("%", "%%"),
+            metavar="LIST" if info.is_list else info.expected.upper()[:12],
+            # Lists may also be given piece by piece.
+            action="append" if info.is_list else "store",
+        )
+
+
+def _add_health(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    health = commands.add_parser(
+        "health",
+        help="whether a server or a runtime can be given work",
+        description="Asks GET /ready of a server, or a runtime by its address. Exit code 0: it can "
+        "be given work, 1: it cannot or does not answer, 2: what was given cannot be used.",
+    )
+    target = health.add_mutually_exclusive_group()
+    target.add_argument(
+        "--url",
+        default="http://127.0.0.1:8000",
+        help="of the server, without /v1 (default %(default)s)",
+    )
+    target.add_argument(
+        "--runtime",
+        metavar="ADDRESS",
+        help="of a runtime, such as tcp://127.0.0.1:5700",
+    )
+    health.add_argument(
+        "--timeout-s", type=_seconds, default=5.0, metavar="SECONDS", help="default %(default)s"
+    )
 
 
 def _add_cache(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

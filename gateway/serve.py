@@ -24,23 +24,24 @@ from fastapi import FastAPI
 
 from gateway.app import create_app, package_version
 from gateway.chat_template import ChatTemplate
-from gateway.default_model import MODEL_ID, FetchError, default_model_path, ensure_default_model
+from gateway.default_model import FetchError
 from gateway.http_protocol import BoundedHttpProtocol
 from gateway.kept_secret import with_kept_secret
 from gateway.lifecycle import Lifecycle
 from gateway.model_names import ModelNameError, settle_names
 from gateway.reasoning import find_markers
 from gateway.registry import ModelRegistry
+from gateway.runtime_settings import find_model, runtime_config, warn_of_unused
 from gateway.settings import Settings, SettingsError
-from gateway.tier_settings import tier_config
 from gateway.token_generator import TokenGenerator
 from gateway.tokenizer import Tokenizer
 from gateway.tools.families import DialectSetting, find_dialect
 from grammar.matcher import Vocabulary
 from grammar.probe import ConstraintProbe
-from runtime.config import RuntimeConfig
 from runtime.errors import RuntimePackageError
-from runtime.model_source import ModelSource, hub_name, locate_model, open_model
+from runtime.messages import EngineInfo
+from runtime.model_source import ModelSource, open_model
+from runtime.remote_engine import RemoteEngine
 from runtime.supervisor import EngineSupervisor, LogFormat, SupervisorPolicy
 from runtime.token_engine import EngineState, EngineUnavailable, TokenEngine
 from telemetry.errors import SetupError
@@ -48,15 +49,18 @@ from telemetry.logs import configure_logging
 from telemetry.metrics import Metrics
 from telemetry.tracing import Tracing
 
+logger = logging.getLogger(__name__)
+
 EXIT_BAD_SETTINGS = 2
 _BACKLOG = 2048
 _LOAD_TIMEOUT_S = 900.0
+# A runtime elsewhere may come when it likes; this is how often its absence is told.
+_PATIENCE_S = 60.0
 # Longer than the minute for which load balancers keep a connection: they shall close it, not we,
 # or a request that is on its way at that moment is lost.
 _KEEP_ALIVE_S = 75
 # How long after the drain's end a client has to read its error before its connection is cut.
 _CUT_OFF_S = 5.0
-_MIB = 1024 * 1024
 
 
 class StartError(Exception):
@@ -110,7 +114,7 @@ class ServedEngine(TokenEngine, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Assembly:
-    """The parts that the server holds on to."""
+    """The parts that the server holds on to. `runtime_url` None: the runtime is its child."""
 
     app: FastAPI
     engine: ServedEngine
@@ -118,6 +122,7 @@ class Assembly:
     model_id: str
     has_chat: bool
     drain_timeout_s: float
+    runtime_url: str | None = None
 
 
 class AtEnd:
@@ -135,7 +140,7 @@ class AtEnd:
 
 
 def assemble(settings: Settings, *, engine: ServedEngine | None = None) -> Assembly:
-    """Puts the server together; starts nothing. `engine` None: a runtime of its own, as a child.
+    """Puts the server together; starts nothing. `engine` None: the one the settings ask for.
     A cache folder is made here, and the secret in it.
 
     Raises: FetchError, ModelError, ModelNameError, SettingsError, SetupError.
@@ -149,12 +154,7 @@ def assemble(settings: Settings, *, engine: ServedEngine | None = None) -> Assem
     metrics.set_span_source(
         exported=lambda: tracing.num_exported_spans, dropped=lambda: tracing.num_dropped_spans
     )
-    engine = engine or EngineSupervisor(
-        runtime_config(settings, path, model_id=names.id),
-        policy=SupervisorPolicy(hang_timeout_s=settings.hang_timeout_s),
-        logs=LogFormat(settings.log_level, json_lines=settings.log_json),
-        cache_redis_url=settings.cache_redis_url,
-    )
+    engine = engine or _engine(settings, source, path=path, model_id=names.id)
     template = template_of(source, settings.tool_dialect)
     tokenizer = Tokenizer(source.text)
     markers = find_markers(
@@ -184,40 +184,43 @@ def assemble(settings: Settings, *, engine: ServedEngine | None = None) -> Assem
         services=(AtEnd(tracing.shutdown), probe, AtEnd(generator.close)),
         lifecycle=lifecycle,
     )
-    has_chat = template is not None
-    return Assembly(app, engine, lifecycle, names.id, has_chat, settings.drain_timeout_s)
-
-
-def find_model(settings: Settings) -> tuple[Path, str]:
-    """The file or folder to serve, fetched if need be, and the model's own name.
-
-    Raises: FetchError, ModelError, ConfigError.
-    """
-    if settings.model is None:
-        path = default_model_path(settings.model_dir)
-        ensure_default_model(path)
-        return path, MODEL_ID
-    path = locate_model(settings.model)
-    return path, hub_name(settings.model) or path.name.removesuffix(".gguf").lower()
-
-
-def runtime_config(settings: Settings, path: Path, *, model_id: str) -> RuntimeConfig:
-    """What the runtime process is told. Raises: SettingsError."""
-    return RuntimeConfig(
-        model=str(path),
-        dtype=settings.dtype,
-        device=settings.device,
-        max_model_len=settings.max_model_len,
-        kv_memory_bytes=settings.kv_memory_mb * _MIB,
-        max_running=settings.max_running,
-        max_step_tokens=settings.max_step_tokens,
-        watermark=settings.watermark,
-        max_overtaking_s=settings.max_overtaking_s,
-        jump_forward=settings.jump_forward,
-        num_threads=settings.num_threads,
-        pin_share=settings.cache_pin_share,
-        tiers=tier_config(settings, model_id=model_id),
+    return Assembly(
+        app,
+        engine,
+        lifecycle,
+        model_id=names.id,
+        has_chat=template is not None,
+        drain_timeout_s=settings.drain_timeout_s,
+        runtime_url=settings.runtime_url,
     )
+
+
+def _engine(settings: Settings, source: ModelSource, *, path: Path, model_id: str) -> ServedEngine:
+    """A runtime elsewhere, or one of its own, as a child."""
+    if settings.runtime_url is not None:
+        warn_of_unused(settings)
+        return RemoteEngine(
+            settings.runtime_url,
+            hang_timeout_s=settings.hang_timeout_s,
+            check=lambda info: _other_model(info, source),
+        )
+    return EngineSupervisor(
+        runtime_config(settings, path, model_id=model_id),
+        policy=SupervisorPolicy(hang_timeout_s=settings.hang_timeout_s),
+        logs=LogFormat(settings.log_level, json_lines=settings.log_json),
+        cache_redis_url=settings.cache_redis_url,
+    )
+
+
+async def _other_model(info: EngineInfo, source: ModelSource) -> str | None:
+    """Why answers of this runtime would be nonsense here. In a thread: files are read whole."""
+    try:
+        own_hash = await asyncio.to_thread(source.content_hash)
+    except OSError as error:
+        return f"the model's files cannot be read: {error}"
+    if info.model_hash == own_hash:
+        return None
+    return f"the runtime serves another model than this server ({info.architecture}); give both one"
 
 
 def vocabulary_of(source: ModelSource) -> Vocabulary:
@@ -287,7 +290,10 @@ class GatewayServer(uvicorn.Server):
         """Says that the model is ready, or why it never will be and ends the server."""
         engine = self._assembly.engine
         try:
-            await engine.wait_ready(_LOAD_TIMEOUT_S)
+            if self._assembly.runtime_url is not None:
+                await self._wait_for_others()
+            else:
+                await engine.wait_ready(_LOAD_TIMEOUT_S)
         except (EngineUnavailable, TimeoutError) as error:
             if engine.state is not EngineState.STOPPED:
                 self.exit_code = _complain(engine.failure or str(error) or "the load took too long")
@@ -300,6 +306,17 @@ class GatewayServer(uvicorn.Server):
             assembly = self._assembly
             sys.stdout.write(banner(self._url, assembly.model_id, has_chat=assembly.has_chat))
             sys.stdout.flush()
+
+    async def _wait_for_others(self) -> None:
+        """Who starts a runtime elsewhere is not known here: it is waited for without an end."""
+        engine = self._assembly.engine
+        while True:
+            try:
+                await engine.wait_ready(_PATIENCE_S)
+                return
+            except TimeoutError:
+                reason = engine.failure or "it does not answer"
+                logger.warning("no runtime yet at %s: %s", self._assembly.runtime_url, reason)
 
 
 def banner(url: str, model_id: str, *, has_chat: bool) -> str:

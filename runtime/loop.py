@@ -32,6 +32,7 @@ from runtime.messages import (
     Goodbye,
     Ping,
     Pong,
+    Probe,
     StepOutput,
     Submit,
     ToGateway,
@@ -185,7 +186,9 @@ class RuntimeLoop:
         except wire.UndecodableFrame as error:
             self._garbage.add(identity.hex(), str(error))
             return
-        if self._gateways.take_expelled(identity):
+        if isinstance(message, Probe):
+            self._send(identity, self._reply(message))
+        elif self._gateways.take_expelled(identity):
             self._send(identity, Goodbye(FREED))
         elif isinstance(message, Ping):
             self._answer(identity, message)
@@ -195,13 +198,16 @@ class RuntimeLoop:
             self._hand_over(identity, message)
 
     def _answer(self, identity: bytes, ping: Ping) -> None:
-        mismatch = wire.protocol_mismatch(ping.protocol_version)
+        reply = self._reply(ping)
+        if isinstance(reply, Pong) and not self._gateways.greet(identity):
+            reply = Goodbye(FULL)
+        self._send(identity, reply)
+
+    def _reply(self, asked: Ping | Probe) -> Pong | Goodbye:
+        mismatch = wire.protocol_mismatch(asked.protocol_version)
         if mismatch is not None:
-            self._send(identity, Goodbye(mismatch))
-        elif self._gateways.greet(identity):
-            self._send(identity, Pong(PROTOCOL_VERSION, self._info, self._engine.stats()))
-        else:
-            self._send(identity, Goodbye(FULL))
+            return Goodbye(mismatch)
+        return Pong(PROTOCOL_VERSION, self._info, self._engine.stats())
 
     def _hand_over(self, identity: bytes, message: Submit | Abort | CacheQuery) -> None:
         match message:

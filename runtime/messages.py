@@ -156,7 +156,13 @@ class Ping(msgspec.Struct, frozen=True, tag=True):
     gateway_id: str
 
 
-ToRuntime = Submit | Abort | Ping | CacheQuery
+class Probe(msgspec.Struct, frozen=True, tag=True):
+    """Asks whether a runtime turns: it is answered with a Pong, and is no greeting."""
+
+    protocol_version: int
+
+
+ToRuntime = Submit | Abort | Ping | Probe | CacheQuery
 
 
 class EngineInfo(msgspec.Struct, frozen=True):

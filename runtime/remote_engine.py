@@ -9,7 +9,7 @@ import asyncio
 import logging
 import math
 import uuid
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import assert_never
 
 import zmq
@@ -47,6 +47,8 @@ from runtime.token_stream import EventInbox, TokenStream
 
 logger = logging.getLogger(__name__)
 
+CheckInfo = Callable[[EngineInfo], Awaitable[str | None]]
+
 # How long stop() gives the last aborts to leave.
 CLOSE_LINGER_MS = 200
 
@@ -79,7 +81,9 @@ class RemoteEngine:
         heartbeat_s: float = 1.0,
         hang_timeout_s: float = 30.0,
         answer_timeout_s: float = ANSWER_TIMEOUT_S,
+        check: CheckInfo | None = None,
     ) -> None:
+        """`check` says why a runtime that has come is not to be used, None where it is."""
         self.address = address
         self.failure: str | None = None
         self.ready = asyncio.Event()
@@ -94,6 +98,9 @@ class RemoteEngine:
         self._stats = EngineStats()
         self._inboxes: dict[str, EventInbox] = {}
         self._pending_answers = PendingAnswers(answer_timeout_s)
+        self._check = check
+        self._checked: str | None = None  # the incarnation that `check` has seen last
+        self._checking: asyncio.Task[None] | None = None
         self._garbage = wire.GarbageCounter(logger)
         self._context: zmq.asyncio.Context | None = None
         self._socket: zmq.asyncio.Socket | None = None
@@ -135,6 +142,8 @@ class RemoteEngine:
         self._state = EngineState.STOPPED
         self.ready.clear()
         tasks, self._tasks = self._tasks, []
+        if self._checking is not None:
+            tasks.append(self._checking)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -255,6 +264,25 @@ class RemoteEngine:
             return
         if self._info is not None and self._info.incarnation != pong.info.incarnation:
             self.declare_lost(RESTARTED)
+        if self._check is not None and self._checked != pong.info.incarnation:
+            if self._checking is None:
+                self._checking = asyncio.create_task(self._check_runtime(self._check, pong))
+            return
+        self._be_ready(pong)
+
+    async def _check_runtime(self, check: CheckInfo, pong: Pong) -> None:
+        """A runtime that is refused is looked at again with its next pong."""
+        try:
+            problem = await check(pong.info)
+        finally:
+            self._checking = None
+        if problem is not None:
+            self._on_goodbye(problem)
+        elif self._state is not EngineState.STOPPED:
+            self._checked = pong.info.incarnation
+            self._be_ready(pong)
+
+    def _be_ready(self, pong: Pong) -> None:
         self._info = pong.info
         self._stats = pong.stats
         self._state = EngineState.READY
@@ -268,8 +296,9 @@ class RemoteEngine:
             self.declare_lost(reason)
             self._ping()
             return
-        self._state = EngineState.FAILED
-        self.failure = reason
+        if self._state is not EngineState.STOPPED:
+            self._state = EngineState.FAILED
+            self.failure = reason
 
     def _on_step(self, output: StepOutput) -> None:
         if self._state is not EngineState.READY or self._info is None:

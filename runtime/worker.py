@@ -1,8 +1,8 @@
 """The runtime process: `python -m runtime.worker '{"address": "tcp://127.0.0.1:5700", ...}'`.
 
 Its one argument is WorkerOptions as JSON: where to listen, what to load, whose child it is.
-SIGTERM ends it after the current step. A supervisor's child ignores SIGTERM and SIGINT: terminals
-and service managers send them to the whole group, and its gateway drains first. It is ended by
+SIGTERM and SIGINT end it after the current step. A supervisor's child ignores them: terminals and
+service managers send them to the whole group, and its gateway drains first. It is ended by
 SUPERVISOR_SIGNAL. A model that cannot be loaded is exit code 3 and one line: in the file that the
 supervisor named, or else on stderr and as a goodbye to whoever asks.
 """
@@ -69,8 +69,10 @@ def main(arguments: list[str]) -> int:
         options = msgspec.json.decode(" ".join(arguments), type=WorkerOptions)
     except msgspec.DecodeError as error:
         return _complain(f"the options must be one JSON object: {error}", EXIT_BAD_ARGUMENT)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Without a parent a signal that comes while the model is loaded ends the process at once.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     if options.parent_pid is not None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         die_with_parent()
         if is_orphan(options.parent_pid):
@@ -119,7 +121,8 @@ def _run_loop(
     _log_ready(info, options.address)
     switch = StopSwitch(options.parent_pid)
     is_child = options.parent_pid is not None
-    signal.signal(SUPERVISOR_SIGNAL if is_child else signal.SIGTERM, switch.on_signal)
+    for number in (SUPERVISOR_SIGNAL,) if is_child else (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, switch.on_signal)
     signal.set_wakeup_fd(doorbell.write_fd, warn_on_full_buffer=False)
     # What is loaded lives as long as the process: no collection shall walk it in the midst of a
     # step (up to 15 ms).

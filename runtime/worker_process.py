@@ -1,4 +1,5 @@
-"""Starts and ends one runtime process (runtime.worker). Called by runtime.supervisor only."""
+"""Starts and ends one runtime process (runtime.worker). Called by runtime.supervisor, and by the
+command that becomes one."""
 
 import asyncio
 import contextlib
@@ -44,11 +45,16 @@ async def launch(
     Raises: OSError if the system cannot start one more process.
     """
     return await asyncio.create_subprocess_exec(
-        # -P: a folder named `runtime` where the server happens to be started must not shadow ours.
-        *(sys.executable, "-P", "-m", "runtime.worker", msgspec.json.encode(options).decode()),
+        *command(options),
         stdin=asyncio.subprocess.DEVNULL,
         env=environment(cache_redis_url),
     )
+
+
+def command(options: WorkerOptions) -> tuple[str, ...]:
+    """What is executed."""
+    # -P: a folder named `runtime` where the server happens to be started must not shadow ours.
+    return (sys.executable, "-P", "-m", "runtime.worker", msgspec.json.encode(options).decode())
 
 
 async def terminate(process: asyncio.subprocess.Process, *, grace_s: float) -> None:
