@@ -17,10 +17,13 @@ def test_the_documented_attributes_are_the_defined_ones() -> None:
     defined = {
         value
         for key, value in CONSTANTS.items()
-        if key.startswith(("ATTR_", "GEN_AI_", "HTTP_", "ERROR_"))
+        if key.startswith(("ATTR_", "GEN_AI_", "HTTP_", "ERROR_", "URL_", "SERVER_"))
     }
     documented = set(
-        re.findall(r"`((?:gen_ai|http|radixgate|error)\.[\w.]+)`", DOCS.read_text(encoding="utf-8"))
+        re.findall(
+            r"`((?:gen_ai|http|url|server|radixgate|error)\.[\w.]+)`",
+            DOCS.read_text(encoding="utf-8"),
+        )
     )
     assert documented == defined
 
