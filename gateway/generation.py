@@ -16,6 +16,7 @@ from gateway.schemas.cache_response import CacheExplanation, CacheFlush, CacheSt
 from gateway.tools.calls import ToolFragment, ToolRequest
 from gateway.tools.constraint import ToolPlan
 from grammar.spec import ConstraintKind, ConstraintSpec, PreparedConstraint, Reasoning
+from runtime.cache_messages import TierName
 from runtime.messages import Phase, Sampling
 
 FinishReason = Literal["stop", "length", "tool_calls"]
@@ -84,7 +85,7 @@ class GenerationRequest:
     none. `constraint_param` is the request's field that the constraint came from, for errors. The
     generator appends each phase to `phase_log` as it becomes known, so that a request has its trace
     however it ends; to `retry_log` the number of tokens that were thrown away, for each retry of a
-    checked answer.
+    checked answer; to `usage_log` what a request took that ends before it is complete.
     """
 
     request_id: str
@@ -110,6 +111,7 @@ class GenerationRequest:
     tracestate: str = ""
     phase_log: list[Phase] = field(default_factory=list, compare=False)
     retry_log: list[int] = field(default_factory=list, compare=False)
+    usage_log: list["Usage"] = field(default_factory=list, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,8 +233,11 @@ class ChoiceFinished:
 class Usage:
     """Prompt tokens are counted once per prompt, whatever the number of choices; cached tokens
     likewise (those of the prompt's first choice), and those that were computed for it and left in
-    the cache (`written_tokens`); completion tokens over all choices, reasoning tokens among them.
-    Tokens of answers that were thrown away are in `retried_tokens` only."""
+    the cache (`written_tokens`); completion tokens over all choices, reasoning tokens among them,
+    and those that a grammar left no choice about (`forced_tokens`). `tier_tokens` of the cached
+    ones came from lower tiers. Tokens of answers that were thrown away are in `retried_tokens`
+    only. Of a request that ended early the prompts count that left the queue, and of the answer
+    what had come by then."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -240,6 +245,8 @@ class Usage:
     retried_tokens: int = 0
     reasoning_tokens: int = 0
     written_tokens: int = 0
+    forced_tokens: int = 0
+    tier_tokens: Mapping[TierName, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ runtime, however the run ends.
 
 import logging
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 
@@ -34,13 +35,23 @@ from gateway.stop_strings import StopStrings
 from gateway.tokenizer import Tokenizer
 from gateway.tools.check import ToolCheck
 from grammar.errors import GrammarError
-from runtime.messages import AttributeValue, Phase, Submit, TokenEvent, TraceContext
+from runtime.cache_messages import TierName
+from runtime.messages import (
+    AttributeValue,
+    ChoiceUsage,
+    Phase,
+    Submit,
+    TokenEvent,
+    TraceContext,
+)
 from runtime.token_engine import EngineUnavailable, TokenEngine
 from telemetry import names
 
 # Spreads the seeds of a request's prompts: two equal prompts must not give equal samples.
 SEED_STRIDE = 0x9E3779B97F4A7C15
 MAX_SEED = 2**63
+
+_LOWER_TIERS: tuple[TierName, ...] = ("host", "disk", "redis")
 
 _log = logging.getLogger(__name__)
 
@@ -52,9 +63,10 @@ class _ChoiceRun:
         self.text = text
         self.texts: list[str] = []
         self.cached_tokens: int | None = None
-        self.written_tokens: int | None = None
+        self.usage: ChoiceUsage | None = None
         self.is_admitted = False
         self.is_finished = False
+        self._fetched: dict[TierName, int] = {}
         self._phase_since_ns = submitted_ns
 
     def note(self, event: TokenEvent, *, now_ns: int) -> None:
@@ -63,10 +75,11 @@ class _ChoiceRun:
         for phase in event.phases:
             self._phase_since_ns = max(self._phase_since_ns, phase.end_ns)
             self._note_match(phase)
+            self._note_fetch(phase)
         if event.token_ids and not event.phases and not self.text.num_tokens:
             self._phase_since_ns = now_ns
         if event.usage is not None:
-            self.written_tokens = event.usage.written_tokens
+            self.usage = event.usage
             if self.cached_tokens is None:
                 self.cached_tokens = event.usage.cached_tokens
 
@@ -74,6 +87,31 @@ class _ChoiceRun:
         """The first match counts; one after a preemption finds the choice's own pages."""
         if phase.name == names.SPAN_CACHE_MATCH and self.cached_tokens is None:
             self.cached_tokens = int(phase.attributes.get(names.ATTR_CACHED_TOKENS, 0))
+
+    def _note_fetch(self, phase: Phase) -> None:
+        """What came, for an end before which the runtime does not say what of it was used."""
+        if phase.attributes.get(names.ATTR_FETCH_DECISION) != "fetched":
+            return
+        for tier in _LOWER_TIERS:
+            if phase.attributes.get(names.ATTR_CACHE_TIER) == tier:
+                num_tokens = int(phase.attributes.get(names.ATTR_FETCH_TOKENS, 0))
+                self._fetched[tier] = self._fetched.get(tier, 0) + num_tokens
+
+    @property
+    def forced_tokens(self) -> int:
+        """0 where the runtime was told to stop before it said so."""
+        return 0 if self.usage is None else self.usage.forced_tokens
+
+    @property
+    def tier_tokens(self) -> dict[TierName, int]:
+        """As the runtime says at the end, or as far as what was fetched is what was found."""
+        if self.usage is not None:
+            return self.usage.tier_tokens
+        left, counts = self.cached_tokens or 0, {}
+        for tier, num_tokens in self._fetched.items():
+            counts[tier] = min(num_tokens, left)
+            left -= counts[tier]
+        return counts
 
     def open_phase(self, index: int, *, now_ns: int, reason: FinishReason | None) -> Phase:
         """The phase this choice was in, for an end that the runtime did not report."""
@@ -126,8 +164,15 @@ class _PromptRun:
     @property
     def num_written(self) -> int:
         """What the runtime says, or would have if it had not been told to stop before."""
-        told = self.choices[0].written_tokens
-        return self.submit.num_written(self.num_cached) if told is None else told
+        first = self.choices[0]
+        if first.usage is not None:
+            return first.usage.written_tokens
+        is_computed = any(choice.text.num_tokens for choice in self.choices)
+        return self.submit.num_written(self.num_cached) if is_computed else 0
+
+    @property
+    def is_admitted(self) -> bool:
+        return any(choice.is_admitted for choice in self.choices)
 
     async def close(self) -> None:
         # The engine's iterators are asynchronous generators or have at least their method.
@@ -173,6 +218,7 @@ class GenerationRun:
 
     async def events(self) -> AsyncGenerator[GenerationEvent, None]:
         """As Generator.generate()."""
+        is_complete = False
         try:
             yield self._submit()
             async with aclosing(merge_streams(self._prompts)) as merged:
@@ -182,9 +228,12 @@ class GenerationRun:
                             await self._verify(news)
                         yield news
             self._check_finished()
-            yield self._completed()
+            is_complete = True
+            yield Completed(self._usage(self._prompts))
         finally:
             self._abort_unfinished()
+            if not is_complete and (begun := [one for one in self._prompts if one.is_admitted]):
+                self._prepared.request.usage_log.append(self._usage(begun))
             for prompt in self._prompts:
                 await prompt.close()
 
@@ -358,17 +407,21 @@ class GenerationRun:
         if not all(prompt.is_finished for prompt in self._prompts):
             raise ServerError("The engine ended the request without an answer.")
 
-    def _completed(self) -> Completed:
-        choices = [choice for prompt in self._prompts for choice in prompt.choices]
-        usage = Usage(
-            prompt_tokens=self._prepared.num_prompt_tokens,
+    def _usage(self, prompts: Sequence[_PromptRun]) -> Usage:
+        choices = [choice for prompt in prompts for choice in prompt.choices]
+        tier_tokens: Counter[TierName] = Counter()
+        for prompt in prompts:
+            tier_tokens.update(prompt.choices[0].tier_tokens)
+        return Usage(
+            prompt_tokens=sum(len(prompt.submit.prompt_token_ids) for prompt in prompts),
             completion_tokens=sum(choice.text.num_tokens for choice in choices),
-            cached_tokens=sum(prompt.num_cached for prompt in self._prompts),
-            written_tokens=sum(prompt.num_written for prompt in self._prompts),
+            cached_tokens=sum(prompt.num_cached for prompt in prompts),
+            written_tokens=sum(prompt.num_written for prompt in prompts),
             retried_tokens=sum(self._prepared.request.retry_log),
             reasoning_tokens=sum(choice.text.num_reasoning_tokens for choice in choices),
+            forced_tokens=sum(choice.forced_tokens for choice in choices),
+            tier_tokens=dict(tier_tokens),
         )
-        return Completed(usage)
 
     def _abort_unfinished(self) -> None:
         """Idempotent: what is aborted here counts as finished."""
