@@ -34,6 +34,7 @@ from runtime.messages import (
     Goodbye,
     Ping,
     Pong,
+    Probe,
     Sampling,
     StepOutput,
     Submit,
@@ -180,6 +181,18 @@ def test_a_gateway_of_another_protocol_is_refused_and_stays_a_stranger(bench: Be
     bench.tell(dealer, submit_message())
     assert bench.answer(dealer) == Goodbye(NOT_GREETED)
     assert bench.engine.submitted == []
+
+
+def test_a_probe_is_answered_and_makes_no_gateway_of_who_asks(bench: Bench) -> None:
+    dealer = bench.connect(b"a")
+    bench.tell(dealer, Probe(PROTOCOL_VERSION))
+    assert bench.answer(dealer) == Pong(PROTOCOL_VERSION, engine_info(), EngineStats())
+    bench.tell(dealer, Probe(PROTOCOL_VERSION + 1))
+    assert isinstance(bench.answer(dealer), Goodbye)
+    bench.tell(dealer, submit_message())
+    assert bench.answer(dealer) == Goodbye(NOT_GREETED)
+    bench.let_pass(3.0)
+    assert bench.engine.freed == []
 
 
 def test_requests_and_aborts_reach_the_engine_under_their_gateways_name(bench: Bench) -> None:

@@ -5,12 +5,14 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from runtime import wire
 from runtime.messages import (
     PROTOCOL_VERSION,
     Abort,
+    EngineInfo,
     EngineStats,
     ErrorCode,
     Goodbye,
@@ -18,7 +20,13 @@ from runtime.messages import (
     Submit,
     TokenEvent,
 )
-from runtime.remote_engine import CONNECTION_LOST, LOST_EVENTS, RESTARTED, RemoteEngine
+from runtime.remote_engine import (
+    CONNECTION_LOST,
+    LOST_EVENTS,
+    RESTARTED,
+    CheckInfo,
+    RemoteEngine,
+)
 from runtime.token_engine import EngineState, EngineUnavailable
 from runtime.token_stream import TokenStream
 from tests.unit.runtime.fake_runtime import WAIT_S, FakeRuntime, engine_info, submit_message
@@ -47,9 +55,15 @@ async def engine(runtime: FakeRuntime, stack: AsyncExitStack) -> RemoteEngine:
 
 
 async def started(
-    runtime: FakeRuntime, stack: AsyncExitStack, *, hang_timeout_s: float = 30.0
+    runtime: FakeRuntime,
+    stack: AsyncExitStack,
+    *,
+    hang_timeout_s: float = 30.0,
+    check: CheckInfo | None = None,
 ) -> RemoteEngine:
-    engine = RemoteEngine(runtime.address, heartbeat_s=HEARTBEAT_S, hang_timeout_s=hang_timeout_s)
+    engine = RemoteEngine(
+        runtime.address, heartbeat_s=HEARTBEAT_S, hang_timeout_s=hang_timeout_s, check=check
+    )
     await engine.start()
     stack.push_async_callback(engine.stop)
     return engine
@@ -362,3 +376,44 @@ async def test_stop_aborts_and_fails_what_is_in_flight_and_may_be_repeated(
     assert engine.state is EngineState.STOPPED
     with pytest.raises(EngineUnavailable, match="stopping"):
         engine.submit(submit_message("r2"))
+
+
+async def test_a_runtime_that_does_not_fit_is_not_used_until_another_comes(
+    runtime: FakeRuntime, stack: AsyncExitStack
+) -> None:
+    checked: list[str] = []
+
+    async def check(info: EngineInfo) -> str | None:
+        checked.append(info.incarnation)
+        return None if info.model_hash == "right" else "another model"
+
+    engine = await started(runtime, stack, check=check)
+    await until(lambda: engine.state is EngineState.FAILED)
+    assert engine.failure == "another model"
+    with pytest.raises(EngineUnavailable, match="another model"):
+        engine.submit(submit_message())
+
+    runtime.info = msgspec.structs.replace(runtime.info, incarnation="second", model_hash="right")
+    await engine.wait_ready(WAIT_S)
+    assert (engine.info, engine.failure) == (runtime.info, None)
+    await runtime.expect_ping()
+    await runtime.expect_ping()
+    assert checked[0] == "first"
+    assert checked.count("second") == 1
+
+
+async def test_the_check_of_a_runtime_ends_with_the_engine(
+    runtime: FakeRuntime, stack: AsyncExitStack
+) -> None:
+    is_asked = asyncio.Event()
+
+    async def check(_info: EngineInfo) -> str | None:
+        is_asked.set()
+        await asyncio.Event().wait()
+        return None
+
+    engine = await started(runtime, stack, check=check)
+    async with asyncio.timeout(WAIT_S):
+        await is_asked.wait()
+        await engine.stop()
+    assert engine.state is EngineState.STOPPED
