@@ -31,4 +31,12 @@ def test_the_documented_attributes_are_the_defined_ones() -> None:
 def test_the_documented_tree_has_every_span_name() -> None:
     text = DOCS.read_text(encoding="utf-8")
     tree = set(re.findall(r"[├└]─ (\S+)", text))
-    assert tree == {"chat"} | {v for k, v in CONSTANTS.items() if k.startswith("SPAN_")}
+    spans = {v for k, v in CONSTANTS.items() if k.startswith("SPAN_")}
+    assert tree == {"chat"} | spans - {names.SPAN_ENGINE_STEP}
+    assert re.search(rf"^{names.SPAN_ENGINE_STEP} ", text, re.MULTILINE)
+
+
+def test_the_documented_events_are_the_defined_ones() -> None:
+    (listed,) = re.findall(r"events: (.+)", DOCS.read_text(encoding="utf-8"))
+    events = {v for k, v in CONSTANTS.items() if k.startswith("EVENT_")}
+    assert set(listed.split(", ")) == events
