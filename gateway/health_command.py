@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 import zmq
 
 from gateway.cache_picture import harmless
-from runtime import wire
 from runtime.messages import PROTOCOL_VERSION, Goodbye, Pong, Probe
+from runtime.wire import UndecodableFrame, configure_dealer, decode_for_gateway, encode
 
 EXIT_UNHEALTHY, EXIT_UNUSABLE = 1, 2
 _MAX_ANSWER_BYTES = 65536
@@ -63,13 +63,13 @@ def ask_runtime(address: str, *, timeout_s: float) -> None:
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     try:
         socket = context.socket(zmq.DEALER)
-        wire.configure_dealer(socket)
+        configure_dealer(socket)
         socket.setsockopt(zmq.IMMEDIATE, 0)  # the question may wait for the connection
         try:
             socket.connect(address)
         except zmq.ZMQError as error:
             raise ValueError(f"--runtime {address}: {error.strerror}") from None
-        socket.send(wire.encode(Probe(PROTOCOL_VERSION)))
+        socket.send(encode(Probe(PROTOCOL_VERSION)))
         if not socket.poll(int(timeout_s * 1000)):
             raise Unhealthy(f"the runtime at {address} does not answer; it may still be loading")
         _check_reply(b"".join(socket.recv_multipart()), address)
@@ -79,8 +79,8 @@ def ask_runtime(address: str, *, timeout_s: float) -> None:
 
 def _check_reply(frame: bytes, address: str) -> None:
     try:
-        reply = wire.decode_for_gateway(frame)
-    except wire.UndecodableFrame:
+        reply = decode_for_gateway(frame)
+    except UndecodableFrame:
         raise Unhealthy(f"what answers at {address} is no runtime of this release") from None
     if isinstance(reply, Goodbye):
         raise Unhealthy(f"the runtime at {address} refuses: {reply.reason}")

@@ -12,9 +12,9 @@ from gateway.kept_secret import with_kept_secret
 from gateway.model_names import ModelNameError, settle_names
 from gateway.runtime_settings import find_model, runtime_config
 from gateway.settings import Settings, SettingsError
-from runtime import worker_process
 from runtime.errors import RuntimePackageError
 from runtime.worker_options import WorkerOptions
+from runtime.worker_process import command, environment
 
 EXIT_BAD_SETTINGS = 2
 
@@ -30,8 +30,8 @@ def run_runtime_command(settings: Settings) -> int:
         return _complain(error, 1)
     sys.stdout.write(f"radixgate: loading {settings.model or 'the default model'}\n")
     sys.stdout.flush()
-    command = worker_process.command(options)
-    os.execve(command[0], command, worker_process.environment(settings.cache_redis_url))
+    program = command(options)
+    os.execve(program[0], program, environment(settings.cache_redis_url))
 
 
 def worker_options(settings: Settings) -> WorkerOptions:

@@ -28,6 +28,9 @@ RUNTIME_FOR_GATEWAY = {
     "runtime.supervisor",
     "runtime.text_assets",
     "runtime.token_engine",
+    "runtime.wire",
+    "runtime.worker_options",
+    "runtime.worker_process",
 }
 HOME_OF = {
     "fastapi": {"gateway"},
