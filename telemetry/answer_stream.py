@@ -1,39 +1,44 @@
-"""Streamed chat answers as bytes with their times of arrival, and what they say once read.
+"""Streamed answers as bytes with their times of arrival, and what they say once read.
 
-A load only records; reading comes after it where it can, so that the client takes little of the
-processor that it may share with the server.
+A load only records; reading comes later, in slices, so that the client takes little of the
+processor that it may share with the server and no arrival waits to be noted. What an event may
+look like is `telemetry.answer_events`.
 """
 
-import json
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from telemetry.answer_events import AnswerEvent, EventError, read_event
+from telemetry.bench_run import FailureKind
 from telemetry.load import RequestTiming, time_stream
 
 _DONE = b"[DONE]"
-_SAID = ("content", "reasoning_content", "reasoning", "tool_calls")
 _MAX_ERROR_CHARS = 200
 # More tokens than any answer has; larger numbers cannot be divided.
 _MAX_COUNT = 1 << 53
+# Events of a slice: reading them takes less than a third of a millisecond.
+_SLICE_EVENTS = 64
 
 
 @dataclass(eq=False, slots=True)
 class RecordedStream:
-    """One answer while it comes in: `pieces` are (arrival in ns, bytes). `failure` is set where
-    the connection failed."""
+    """One answer while it comes in: `pieces` are (arrival in ns, bytes), `end_ns` the arrival of
+    its end. `failure` is set where the connection failed."""
 
     start_ns: int
     status: int = 0
     pieces: list[tuple[int, bytes]] = field(default_factory=list)
     failure: str | None = None
+    failure_kind: FailureKind = FailureKind.CONNECTION
+    end_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A stream that came to its end without an error. `cached_tokens` None = the server does not
-    say. The ids are there where the body asked for them (return_token_ids) and the server has
-    them."""
+    """A stream that came to its end without an error. `cached_tokens` and `reasoning_tokens` None =
+    the server does not say. The ids are there where the body asked for them (return_token_ids) and
+    the server has them."""
 
     text: str
     timing: RequestTiming | None
@@ -42,29 +47,62 @@ class Answer:
     cached_tokens: int | None
     prompt_ids: tuple[int, ...] | None = None
     output_ids: tuple[int, ...] = ()
+    reasoning_tokens: int | None = None
+    finish_reason: str | None = None
+    tells_usage: bool = True
 
 
 class StreamError(Exception):
     """The stream is not a whole answer; the message is one line that says why."""
 
+    def __init__(
+        self,
+        text: str,
+        kind: FailureKind = FailureKind.BROKEN_STREAM,
+        *,
+        status: int | None = None,
+    ) -> None:
+        super().__init__(text)
+        self.kind = kind
+        self.status = status
 
-def read_answer(stream: RecordedStream) -> Answer:
-    """Raises: StreamError for anything but a 200 with text events, a usage block and the end."""
+
+def read_answer(stream: RecordedStream, *, needs_usage: bool = True) -> Answer:
+    """Raises: StreamError for anything but a 200 with events of text, a usage block where it is
+    needed, and the end."""
+    slices = read_slices(stream, needs_usage=needs_usage)
+    while True:
+        try:
+            next(slices)
+        except StopIteration as end:
+            answer: Answer = end.value
+            return answer
+
+
+def read_slices(
+    stream: RecordedStream, *, needs_usage: bool = True
+) -> Generator[None, None, Answer]:
+    """The same, in parts that take a moment each. Raises: StreamError."""
     if stream.failure is not None:
-        raise StreamError(stream.failure)
+        raise StreamError(stream.failure, stream.failure_kind)
     if stream.status != 200:
         body = b"".join(data for _, data in stream.pieces).decode(errors="replace")
-        raise StreamError(f"status {stream.status}: {' '.join(body.split())[:_MAX_ERROR_CHARS]}")
+        said = " ".join(body.split())[:_MAX_ERROR_CHARS]
+        raise StreamError(
+            f"status {stream.status}: {said}", FailureKind.STATUS, status=stream.status
+        )
     reading = _Reading()
-    for at_ns, data in _events(stream.pieces):
+    for number, (at_ns, data) in enumerate(_events(stream.pieces), start=1):
         reading.add(at_ns, data)
-    return reading.answer(stream.start_ns)
+        if number % _SLICE_EVENTS == 0:
+            yield
+    return reading.answer(stream.start_ns, needs_usage=needs_usage)
 
 
 def text_arrivals_ns(stream: RecordedStream) -> list[int]:
     """When each delta with text came; also of a stream that has not ended."""
     events = ((at_ns, data) for at_ns, data in _events(stream.pieces) if data != _DONE)
-    return [at_ns for at_ns, data in events if any(map(_has_tokens, _deltas(_load(data))))]
+    return [at_ns for at_ns, data in events if _load(data).has_tokens]
 
 
 @dataclass(eq=False, slots=True)
@@ -72,10 +110,12 @@ class _Reading:
     """What the events so far said, of all choices together."""
 
     text: list[str] = field(default_factory=list)
-    arrivals_ns: list[int] = field(default_factory=list)
+    arrivals: list[tuple[int, int]] = field(default_factory=list)
     prompt_ids: tuple[int, ...] | None = None
     output_ids: list[int] = field(default_factory=list)
     usage: dict[str, Any] | None = None
+    finish_reason: str | None = None
+    num_unplaced: int = 0
     is_done: bool = False
 
     def add(self, at_ns: int, data: bytes) -> None:
@@ -84,85 +124,77 @@ class _Reading:
             self.is_done = True
             return
         event = _load(data)
-        if "error" in event:
-            raise StreamError(f"error event: {str(event['error'])[:_MAX_ERROR_CHARS]}")
-        usage, deltas = event.get("usage"), _deltas(event)
-        self.usage = usage if isinstance(usage, dict) else self.usage
-        if any(map(_has_tokens, deltas)):
-            self.arrivals_ns.append(at_ns)
-            self.text += [said for delta in deltas if isinstance(said := delta.get("content"), str)]
-        if prompt_ids := _ids(event.get("prompt_token_ids")):
-            self.prompt_ids = tuple(prompt_ids)
-        for choice in _choices(event):
-            self.output_ids += _ids(choice.get("token_ids"))
+        if event.error is not None:
+            said = f"error event: {str(event.error)[:_MAX_ERROR_CHARS]}"
+            raise StreamError(said, FailureKind.ERROR_EVENT)
+        self.usage = event.usage or self.usage
+        self.finish_reason = event.finish_reason or self.finish_reason
+        self.is_done = self.is_done or event.is_end
+        if event.prompt_ids:
+            self.prompt_ids = tuple(event.prompt_ids)
+        self.output_ids += event.token_ids
+        # Tokens that showed no text yet count with the text that they came to be.
+        self.num_unplaced += len(event.token_ids)
+        if event.has_tokens:
+            self.arrivals.append((at_ns, max(1, self.num_unplaced)))
+            self.num_unplaced = 0
+            self.text += event.texts
 
-    def answer(self, start_ns: int) -> Answer:
+    def answer(self, start_ns: int, *, needs_usage: bool) -> Answer:
         """Raises: StreamError where the end is missing."""
         if not self.is_done:
             raise StreamError("the stream ended before its end mark")
-        if self.usage is None:
+        if self.usage is None and needs_usage:
             raise StreamError("the stream has no usage block")
-        output_tokens = _count(self.usage.get("completion_tokens"))
-        timing = time_stream(
-            start_ns=start_ns, arrivals_ns=self.arrivals_ns, output_tokens=output_tokens
-        )
+        usage = self.usage or {}
+        output_tokens = _count(usage.get("completion_tokens", usage.get("output_tokens")))
+        if self.usage is None:
+            output_tokens = sum(count for _, count in self.arrivals)
+        timing = time_stream(start_ns=start_ns, arrivals=self.arrivals, output_tokens=output_tokens)
         return Answer(
             text="".join(self.text),
             timing=timing,
-            prompt_tokens=_count(self.usage.get("prompt_tokens")),
+            prompt_tokens=_count(usage.get("prompt_tokens", usage.get("input_tokens"))),
             output_tokens=output_tokens,
-            cached_tokens=_cached_tokens(self.usage),
+            cached_tokens=_detail(usage, ("prompt_tokens", "input_tokens"), "cached_tokens"),
             prompt_ids=self.prompt_ids,
             output_ids=tuple(self.output_ids),
+            reasoning_tokens=_detail(
+                usage, ("completion_tokens", "output_tokens"), "reasoning_tokens"
+            ),
+            finish_reason=self.finish_reason,
+            tells_usage=self.usage is not None,
         )
 
 
 def _events(pieces: list[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
     """The data of each event, with the arrival of the piece that ended its line."""
-    rest = b""
+    rest: list[bytes] = []
     for at_ns, data in pieces:
-        *lines, rest = (rest + data).split(b"\n")
+        rest.append(data)
+        if b"\n" not in data:  # a line may come in thousands of pieces: joined once, at its end
+            continue
+        *lines, last = b"".join(rest).split(b"\n")
+        rest = [last]
         for line in lines:
             if line.startswith(b"data:"):
                 yield at_ns, line.removeprefix(b"data:").strip()
 
 
-def _load(data: bytes) -> dict[str, Any]:
+def _load(data: bytes) -> AnswerEvent:
     try:
-        event = json.loads(data)
-    except (ValueError, RecursionError):
-        event = None
-    if not isinstance(event, dict):
-        raise StreamError(f"an event that is no JSON object: {data[:_MAX_ERROR_CHARS]!r}")
-    return event
+        return read_event(data)
+    except EventError:
+        said = f"an event that is no JSON object: {data[:_MAX_ERROR_CHARS]!r}"
+        raise StreamError(said) from None
 
 
-def _choices(event: dict[str, Any]) -> list[dict[str, Any]]:
-    """What has another form than it should is as good as absent, here and below."""
-    choices = event.get("choices")
-    return [one for one in choices if isinstance(one, dict)] if isinstance(choices, list) else []
-
-
-def _deltas(event: dict[str, Any]) -> list[dict[str, Any]]:
-    deltas = (choice.get("delta") for choice in _choices(event))
-    return [delta for delta in deltas if isinstance(delta, dict)]
-
-
-def _ids(value: object) -> list[int]:
-    is_ids = isinstance(value, list) and all(type(one) is int for one in value)
-    return value if is_ids else []  # type: ignore[return-value]
-
-
-def _has_tokens(delta: dict[str, Any]) -> bool:
-    """Whether something that the model said is in it: text, reasoning or a part of a call; not so
-    for role, finish and usage events."""
-    return any(delta.get(name) for name in _SAID)
-
-
-def _cached_tokens(usage: dict[str, Any]) -> int | None:
-    details = usage.get("prompt_tokens_details")
-    cached = details.get("cached_tokens") if isinstance(details, dict) else None
-    return _count(cached) if isinstance(cached, int) else None
+def _detail(usage: dict[str, Any], owners: tuple[str, str], name: str) -> int | None:
+    """From the details of either name: those of chats or those of responses."""
+    found = (usage.get(f"{owner}_details") for owner in owners)
+    details = next((one for one in found if isinstance(one, dict)), {})
+    count = details.get(name)
+    return _count(count) if isinstance(count, int) else None
 
 
 def _count(value: object) -> int:

@@ -1,8 +1,9 @@
 """What is said of a load of streamed requests, as a client saw it: definitions only, no I/O.
 
-TTFT and ITL are those of telemetry.timing, where a client, which sees text and not tokens, counts
-each delta with text as one token. TPOT is a request's time from its first to its last token over
-the number of tokens after the first. Goodput counts only requests that kept both limits.
+TTFT and ITL are those of telemetry.timing. A client sees text: a delta counts as many tokens as
+the server tells ids with it, and one where it tells none. TPOT is a request's time from its first
+to its last token over the number of tokens after the first. Goodput counts only requests that kept
+both limits.
 """
 
 import math
@@ -18,7 +19,8 @@ _MS = 1e3
 
 @dataclass(frozen=True, slots=True)
 class RequestTiming:
-    """One answered request. `itl_s` has an entry for each delta after the first."""
+    """One answered request. `itl_s` has an entry for each token of the deltas
+    after the first."""
 
     ttft_s: float
     stream_s: float
@@ -54,17 +56,20 @@ class Limits:
 
 
 def time_stream(
-    *, start_ns: int, arrivals_ns: Sequence[int], output_tokens: int
+    *, start_ns: int, arrivals: Sequence[tuple[int, int]], output_tokens: int
 ) -> RequestTiming | None:
-    """The timing of one choice's deltas with text; None where none arrived."""
+    """The timing of one choice's deltas with text, each with its time in ns and its number of
+    tokens; None where none arrived."""
     timer = StreamTimer(start_ns)
-    gaps = [timer.observe(1, at_ns) for at_ns in arrivals_ns]
+    gaps = [timer.observe(num_tokens, at_ns) for at_ns, num_tokens in arrivals]
     if timer.ttft_s is None:
         return None
     return RequestTiming(
         ttft_s=timer.ttft_s,
-        stream_s=max(0, arrivals_ns[-1] - arrivals_ns[0]) / _NS,
-        itl_s=tuple(gap.seconds for gap in gaps if gap is not None),
+        stream_s=max(0, arrivals[-1][0] - arrivals[0][0]) / _NS,
+        itl_s=tuple(
+            seconds for gap in gaps if gap is not None for seconds in [gap.seconds] * gap.num_tokens
+        ),
         output_tokens=output_tokens,
     )
 
