@@ -30,6 +30,7 @@ from runtime.messages import (
     EngineInfo,
     EngineStats,
     ErrorCode,
+    StepSpan,
     Submit,
     TokenEvent,
 )
@@ -41,6 +42,7 @@ from runtime.sample_planner import SamplePlanner
 from runtime.schedule import Schedule
 from runtime.scheduler import Scheduler, SchedulerLimits
 from runtime.step_budget import StepBudget
+from runtime.step_record import StepRecorder
 from runtime.step_sampling import StepSampling
 from runtime.tier_threads import TierSet
 
@@ -83,15 +85,12 @@ class Engine:
             self._rules, vocab_size=info.vocab_size, max_rows=config.max_running
         )
         self._sampling = StepSampling(executor, planner, tries_first=info.device == "cpu")
+        self._recorder = StepRecorder(config.trace_steps, clock=clock)
         step_budget = StepBudget(config.max_step_tokens)
         self._tiers: Tiering = NoTiers()
         if tiers is not None:
             self._tiers = LowerTiers(
-                cache,
-                tiers,
-                executor=executor,
-                prefill=step_budget.prefill_estimate,
-                clock=clock,
+                cache, tiers, executor=executor, prefill=step_budget.prefill_estimate, clock=clock
             )
         if evicted is None:  # an empty log is false
             evicted = EvictedLog()
@@ -115,16 +114,24 @@ class Engine:
         schedule = self._schedule()
         if schedule.sequences:
             start_ns = self._clock()
+            self._recorder.begin(schedule, start_ns)
             self._executor.forward(schedule.batch)
+            self._recorder.computed()
             sampled = self._sampling.sample(schedule.sampled)
+            self._recorder.sampled()
             if scored := schedule.scored:
                 for sequence, logprobs in zip(scored, self._executor.score(), strict=True):
                     sequence.add_scores(logprobs)
             self._advance(schedule, start_ns)
             self._commit(schedule, sampled)
             self._finish_unsampled(schedule)
+            self._recorder.end(self.stats)
             self._tiers.after_step(self._clock() - start_ns)
         return self._outbox.take()
+
+    def take_recorded(self) -> tuple[bytes, StepSpan] | None:
+        """The last step, if it is one that is recorded, and the gateway to tell it to."""
+        return self._recorder.take()
 
     def has_work(self) -> bool:
         """Whether a step would do anything now; waiting for a matcher alone is no work."""
@@ -233,11 +240,19 @@ class Engine:
         """Set aside before that while lower tiers are asked for its pages."""
         if request.is_finished or not self._tiers.hold(request):
             self._add_to_scheduler(request)
+        self._tell_phases(request)
+
+    def _tell_phases(self, request: Request) -> None:
+        """What happened before admission is told at once: after an abort nothing is."""
+        for sequence in request.live_sequences:
+            if sequence.phases.has_ready:
+                self._outbox.add_phases(sequence)
 
     def _collect_promoted(self) -> None:
         """Queues the requests whose pages came from lower tiers, or did not."""
         for request in self._tiers.take_ready():
             self._add_to_scheduler(request)
+            self._tell_phases(request)
 
     def _add_to_scheduler(self, request: Request) -> None:
         for sequence in request.live_sequences:
@@ -313,6 +328,8 @@ class Engine:
         for sequence in schedule.admitted:
             self._questions.admitted(sequence)
             self._outbox.add_admitted(sequence)
+        for sequence in schedule.preempted:
+            self._outbox.add_phases(sequence)
         if schedule.unfit:
             reason = "the request does not fit the KV memory, even alone"
             self._fail_all(list(schedule.unfit), EngineFault(ErrorCode.OVERLOADED, reason))
@@ -332,6 +349,7 @@ class Engine:
                     num_tokens=len(row.token_ids),
                     num_rows=len(rows),
                     num_recomputed=sequence.num_recomputed_tokens - before,
+                    step=self._recorder.traceparent,
                 )
                 self._outbox.add_phases(sequence)
 

@@ -34,6 +34,7 @@ from runtime.messages import (
     Pong,
     Probe,
     StepOutput,
+    StepSpan,
     Submit,
     ToGateway,
     TokenEvent,
@@ -67,6 +68,8 @@ class SteppedEngine(Protocol):
     def abort_gateway(self, gateway: bytes) -> None: ...
 
     def step(self) -> dict[bytes, list[TokenEvent]]: ...
+
+    def take_recorded(self) -> tuple[bytes, StepSpan] | None: ...
 
     def has_work(self) -> bool: ...
 
@@ -240,12 +243,25 @@ class RuntimeLoop:
 
     def _publish(self, outputs: dict[bytes, list[TokenEvent]]) -> None:
         self._num_steps += 1
+        gateway, recorded = self._engine.take_recorded() or (None, None)
+        if gateway is not None:
+            outputs.setdefault(gateway, [])
         for identity, events in outputs.items():
-            self._send_events(identity, events)
+            self._send_events(identity, events, recorded if identity == gateway else None)
 
-    def _send_events(self, identity: bytes, events: list[TokenEvent]) -> None:
-        stats = self._engine.stats()
-        self._send(identity, StepOutput(self._info.incarnation, self._num_steps, events, stats))
+    def _send_events(
+        self, identity: bytes, events: list[TokenEvent], recorded: StepSpan | None = None
+    ) -> None:
+        self._send(
+            identity,
+            StepOutput(
+                self._info.incarnation,
+                self._num_steps,
+                events,
+                self._engine.stats(),
+                recorded=recorded,
+            ),
+        )
 
     def _send(self, identity: bytes, message: ToGateway) -> None:
         try:

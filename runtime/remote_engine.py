@@ -36,6 +36,7 @@ from runtime.messages import (
     Ping,
     Pong,
     StepOutput,
+    StepSpan,
     Submit,
     ToGateway,
     TokenEvent,
@@ -82,13 +83,16 @@ class RemoteEngine:
         hang_timeout_s: float = 30.0,
         answer_timeout_s: float = ANSWER_TIMEOUT_S,
         check: CheckInfo | None = None,
+        on_step: Callable[[StepSpan], None] | None = None,
     ) -> None:
-        """`check` says why a runtime that has come is not to be used, None where it is."""
+        """`check` says why a runtime that has come is not to be used, None where it is. `on_step`
+        is told of the steps that the runtime has recorded."""
         self.address = address
         self.failure: str | None = None
         self.ready = asyncio.Event()
         self.lost = asyncio.Event()
         self._gateway_id = gateway_id or uuid.uuid4().hex
+        self._on_step_span = on_step
         self._heartbeat_s = heartbeat_s
         self._retry_s = min(heartbeat_s, CONNECT_RETRY_S)
         self._max_silent_beats = math.ceil(hang_timeout_s / heartbeat_s)
@@ -310,6 +314,8 @@ class RemoteEngine:
         self._stats = output.stats
         for event in output.events:
             self._deliver(event)
+        if output.recorded is not None and self._on_step_span is not None:
+            self._on_step_span(output.recorded)
 
     def _deliver(self, event: TokenEvent) -> None:
         inbox = self._inboxes.get(event.request_id)

@@ -12,13 +12,15 @@ from runtime.request import Sequence
 class Schedule:
     """The batch, the sequence behind each of its rows, and what else scheduling decided.
 
-    `admitted` left the queue for the first time; `unfit` cannot run even alone.
+    `admitted` left the queue for the first time, `preempted` are back in it; `unfit` cannot run
+    even alone.
     """
 
     batch: ScheduledBatch
     sequences: tuple[Sequence, ...]
     admitted: tuple[Sequence, ...]
     unfit: tuple[Sequence, ...]
+    preempted: tuple[Sequence, ...] = ()
 
     @property
     def sampled(self) -> list[Sequence]:
@@ -43,6 +45,7 @@ class ScheduleDraft:
     preempted_for: QueueReason | None = None
     admitted: list[Sequence] = field(default_factory=list)
     unfit: list[Sequence] = field(default_factory=list)
+    preempted: list[Sequence] = field(default_factory=list)
     _num_tokens: dict[Sequence, int] = field(default_factory=dict)
 
     @property
@@ -72,6 +75,7 @@ class ScheduleDraft:
             sequences=tuple(self._num_tokens),
             admitted=tuple(self.admitted),
             unfit=tuple(self.unfit),
+            preempted=tuple(self.preempted),
         )
 
     def _row(self, sequence: Sequence, num_tokens: int) -> ScheduledRow:

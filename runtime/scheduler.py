@@ -11,7 +11,7 @@ from prefix_cache import Lease, OutOfPages, PrefixCache
 from runtime.counters import Counters
 from runtime.fairness import OUTPUT_WEIGHT, Account, FairTurns, RecomputeCredit, TenantCounters
 from runtime.growth import Growth, GrowthForecast, OutputLengths
-from runtime.phases import QueueReason
+from runtime.phases import PreemptionReason, QueueReason
 from runtime.refusal import LastRefusal, Room
 from runtime.request import Sequence, SequenceState
 from runtime.schedule import Schedule, ScheduleDraft
@@ -103,6 +103,7 @@ class Scheduler:
     def add(self, sequence: Sequence) -> None:
         """Queues a sequence that has all it needs but a slot and pages."""
         sequence.state = SequenceState.WAITING
+        sequence.phases.joined(len(self._waiting))
         self._waiting.add(sequence, self._clock())
 
     def schedule(self) -> Schedule:
@@ -197,7 +198,7 @@ class Scheduler:
         while not self._has_pages(sequence, sequence.num_computed_tokens + num_tokens):
             victim = self._admitted_last()
             self._counters.preemptions += 1
-            self._preempt(victim, draft, QueueReason.MEMORY)
+            self._preempt(victim, draft, QueueReason.MEMORY, reason=PreemptionReason.MEMORY)
             if victim is sequence:
                 return 0
         draft.place(sequence, num_tokens)
@@ -220,16 +221,24 @@ class Scheduler:
         others = (one for one in reversed(self._running) if not self._is_favoured(one))
         return next(others, self._running[-1])
 
-    def _preempt(self, sequence: Sequence, draft: ScheduleDraft, reason: QueueReason) -> None:
+    def _preempt(
+        self,
+        sequence: Sequence,
+        draft: ScheduleDraft,
+        lacking: QueueReason,
+        *,
+        reason: PreemptionReason,
+    ) -> None:
         """Back to the head of its queue; what it computed stays in the tree until evicted. Nobody
-        comes in by himself in a step that has preempted for want of `reason`."""
+        comes in by himself in a step that has preempted for want of what was `lacking`."""
         draft.discard(sequence)
-        draft.preempted_for = reason
+        draft.preempted_for = lacking
+        draft.preempted.append(sequence)
         self._running.remove(sequence)
         self._release(sequence)
-        sequence.num_computed_tokens = 0
-        sequence.phases.preempted(self._clock())
-        sequence.phases.hold(reason)
+        num_computed, sequence.num_computed_tokens = sequence.num_computed_tokens, 0
+        sequence.phases.preempted(self._clock(), reason, num_computed=num_computed)
+        sequence.phases.hold(lacking)
         self.add(sequence)
 
     def _admit(
@@ -280,7 +289,7 @@ class Scheduler:
             return False
         self._counters.fair_preemptions += 1
         self._credit.spend(victim.key, victim.num_computed_tokens)
-        self._preempt(victim, draft, reason)
+        self._preempt(victim, draft, reason, reason=PreemptionReason.FAIRNESS)
         return True
 
     def _victim_for(self, sequence: Sequence) -> Sequence | None:

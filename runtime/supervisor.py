@@ -20,7 +20,7 @@ from runtime import worker_process
 from runtime.cache_messages import CacheAnswer, CacheQuery
 from runtime.config import RuntimeConfig
 from runtime.errors import RuntimePackageError
-from runtime.messages import EngineInfo, EngineStats, Submit, TokenEvent
+from runtime.messages import EngineInfo, EngineStats, StepSpan, Submit, TokenEvent
 from runtime.remote_engine import RemoteEngine
 from runtime.token_engine import EngineState, EngineUnavailable
 from runtime.wire import new_ipc_address
@@ -100,9 +100,10 @@ class EngineSupervisor:
         logs: LogFormat | None = None,
         cache_redis_url: str | None = None,
         clock: Callable[[], float] = time.monotonic,
+        on_step: Callable[[StepSpan], None] | None = None,
     ) -> None:
         """`cache_redis_url` may hold a password: it is no part of `config`, which is an argument
-        of the child."""
+        of the child. `on_step` as RemoteEngine has it."""
         self.failure: str | None = None
         self.num_restarts = 0
         self._config = config
@@ -110,6 +111,7 @@ class EngineSupervisor:
         self._policy = policy or SupervisorPolicy()
         self._logs = logs or LogFormat()
         self._cache_redis_url = cache_redis_url
+        self._on_step = on_step
         self._budget = RestartBudget(self._policy, clock)
         self._remote: RemoteEngine | None = None
         self._process: asyncio.subprocess.Process | None = None
@@ -255,6 +257,7 @@ class EngineSupervisor:
             address,
             heartbeat_s=self._policy.heartbeat_s,
             hang_timeout_s=self._policy.hang_timeout_s,
+            on_step=self._on_step,
         )
 
     async def _watch(

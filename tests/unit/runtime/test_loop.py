@@ -37,6 +37,7 @@ from runtime.messages import (
     Probe,
     Sampling,
     StepOutput,
+    StepSpan,
     Submit,
     ToGateway,
     TokenEvent,
@@ -58,6 +59,7 @@ class RecordingEngine:
         self.aborted: list[tuple[bytes, Abort]] = []
         self.freed: list[bytes] = []
         self.outputs: dict[bytes, list[TokenEvent]] = {}
+        self.recorded: tuple[bytes, StepSpan] | None = None
         self.has_more = False
         self.deadline_ns: int | None = None
         self.num_steps = 0
@@ -81,6 +83,10 @@ class RecordingEngine:
         self.num_steps += 1
         outputs, self.outputs = self.outputs, {}
         return outputs
+
+    def take_recorded(self) -> tuple[bytes, StepSpan] | None:
+        recorded, self.recorded = self.recorded, None
+        return recorded
 
     def has_work(self) -> bool:
         return self.has_more

@@ -1,7 +1,9 @@
 """The phase records of one sequence."""
 
+import pytest
+
 from runtime.messages import Phase
-from runtime.phases import PhaseLog, QueueReason
+from runtime.phases import PhaseLog, PreemptionReason, QueueReason
 from telemetry import names
 
 
@@ -28,9 +30,9 @@ def test_queue_phase_without_a_wait_gives_no_reason() -> None:
 def test_a_preempted_sequence_queues_once_more_for_memory() -> None:
     log = PhaseLog(0, queued_since_ns=100)
     log.admitted(200)
-    log.preempted(300)
+    log.preempted(300, PreemptionReason.MEMORY, num_computed=9)
     log.admitted(400)
-    second = log.take()[1]
+    _, _, second = log.take()
     assert (second.start_ns, second.end_ns) == (300, 400)
     assert second.attributes[names.ATTR_QUEUE_REASON] == "memory"
     assert second.attributes[names.ATTR_PREEMPTIONS] == 1
@@ -39,17 +41,21 @@ def test_a_preempted_sequence_queues_once_more_for_memory() -> None:
 def test_decode_is_one_phase_from_the_first_token_to_the_end() -> None:
     log = PhaseLog(0, queued_since_ns=None)
     log.decoded(500, num_tokens=1)
-    log.decoded(600, num_tokens=2)
     log.mask_time_ns = 1_500_000
-    log.end(650, num_recomputed=7, finish_reason="length")
+    log.decoded(700, num_tokens=2)
+    log.end(750, num_recomputed=7, finish_reason="length")
     (decode,) = log.take()
-    assert (decode.start_ns, decode.end_ns) == (500, 650)
+    assert (decode.start_ns, decode.end_ns) == (500, 750)
     assert decode.attributes == {
         names.ATTR_CHOICE: 0,
         names.ATTR_TOKENS: 3,
         names.ATTR_STEPS: 2,
         names.ATTR_FORCED_TOKENS: 1,
         names.ATTR_MASK_TIME_MS: 1.5,
+        names.ATTR_MASKS: 1,
+        names.ATTR_MASK_P99_MS: pytest.approx(1.5, rel=0.016),
+        names.ATTR_TPOT_P50_MS: pytest.approx(100e-6, rel=0.016),
+        names.ATTR_TPOT_P99_MS: pytest.approx(100e-6, rel=0.016),
         names.ATTR_PREEMPTIONS: 0,
         names.ATTR_RECOMPUTED_TOKENS: 7,
         names.ATTR_FINISH_REASON: "length",
@@ -59,7 +65,7 @@ def test_decode_is_one_phase_from_the_first_token_to_the_end() -> None:
 def test_the_end_of_a_preempted_decode_closes_both_queue_and_decode() -> None:
     log = PhaseLog(0, queued_since_ns=None)
     log.decoded(500, num_tokens=1)
-    log.preempted(600)
+    log.preempted(600, PreemptionReason.FAIRNESS, num_computed=9)
     log.end(700, num_recomputed=0)
     phases = by_name(log.take())
     assert phases[names.SPAN_QUEUE].end_ns == phases[names.SPAN_DECODE].end_ns == 700

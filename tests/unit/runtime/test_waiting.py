@@ -4,6 +4,7 @@ from collections.abc import Sequence as Ordered
 
 from prefix_cache import PrefixCache
 from runtime.fairness import FairTurns, TenantCounters
+from runtime.phases import PreemptionReason
 from runtime.request import Sequence, SequenceState
 from runtime.waiting import (
     MAX_DEBT_NS,
@@ -198,7 +199,7 @@ def test_preempted_sequences_come_before_all_others() -> None:
     queue = make_queue()
     preempted = [make_sequence([1] * 50, key=key) for key in (9, 8)]
     for sequence in preempted:
-        sequence.phases.preempted(0)
+        sequence.phases.preempted(0, PreemptionReason.MEMORY, num_computed=0)
     for sequence in (make_sequence([1], key=1), *preempted):
         queue.add(sequence, 0)
     assert keys(queue) == keys(queue, now_ns=1_000) == [8, 9, 1]
@@ -250,7 +251,7 @@ def test_between_tenants_the_counters_decide_and_within_one_the_tokens_to_comput
 def test_neither_age_nor_preemption_overtakes_another_tenant() -> None:
     tenants = Tenants()
     preempted = make_sequence([1] * 50, key=0, tenant="a")
-    preempted.phases.preempted(0)
+    preempted.phases.preempted(0, PreemptionReason.MEMORY, num_computed=0)
     tenants.queue.add(preempted, 0)
     tenants.add(9, key=1, tenant="a")
     tenants.add(3, key=2, tenant="a", now_ns=950)
