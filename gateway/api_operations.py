@@ -13,6 +13,7 @@ from gateway.parameter_table import Endpoint
 from gateway.routes.cache import CACHE, EXPLAIN, MAX_NODES
 from gateway.routes.render import APPLY_TEMPLATE, RENDER
 from gateway.routes.responses import MAX_PAGE_LEN
+from gateway.routes.ui import UI, UI_DATA
 from gateway.schemas.cache_response import (
     CacheExplanation,
     CacheExplanations,
@@ -24,6 +25,7 @@ from gateway.schemas.chat_response import ChatCompletion
 from gateway.schemas.completion_request import CompletionRequest
 from gateway.schemas.completion_response import Completion
 from gateway.schemas.embeddings_request import EmbeddingsRequest
+from gateway.schemas.live_response import LiveState
 from gateway.schemas.models_response import ModelCard, ModelList
 from gateway.schemas.responses_request import ResponsesRequest
 from gateway.schemas.responses_response import DeletedResponse, InputTokens, ItemPage, ResponseBody
@@ -131,5 +133,10 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("get", "/ready", "Whether it answers", "application/json", needs_key=False),
     Operation("get", "/version", "Its version", "application/json"),
     Operation("get", "/metrics", "Its metrics, for Prometheus", "text/plain"),
+    Operation("get", UI, "A page to look at", "text/html", needs_key=False),
+    Operation(
+        "get", UI_DATA, "What it does now, and what it did lately", LiveState,
+        query={"since": {"type": "integer", "minimum": 0}},
+    ),
     Operation("get", "/openapi.json", "This document", "application/json"),
 )  # fmt: skip

@@ -22,6 +22,8 @@ from gateway.key_file import KeyFileError
 from gateway.key_file_watch import KeyFileWatch
 from gateway.lifecycle import Lifecycle
 from gateway.limiter import Limiter, Limits
+from gateway.live_report import LiveReport
+from gateway.live_requests import LiveRequests
 from gateway.middleware import (
     EXPOSED_HEADERS,
     BodyLimitMiddleware,
@@ -31,6 +33,7 @@ from gateway.middleware import (
     error_response,
 )
 from gateway.observation import ObservationMiddleware
+from gateway.page import load_page
 from gateway.rate_limit_headers import RateLimitMiddleware
 from gateway.rate_limits import RateLimits
 from gateway.redis_counters import RedisCounters
@@ -48,6 +51,7 @@ from gateway.routes.openapi import openapi_router
 from gateway.routes.render import render_router
 from gateway.routes.responses import ResponsesApi, responses_router
 from gateway.routes.tokenize import tokenize_router
+from gateway.routes.ui import ui_router
 from gateway.routing_errors import RoutingErrors
 from gateway.serving import Serving
 from gateway.settings import Settings, SettingsError, variable_of
@@ -90,6 +94,7 @@ def create_app(
     lifecycle = lifecycle or Lifecycle()
     limiter = _limiter(settings)
     redis = _redis(settings, metrics)
+    live = LiveRequests()
     keys, key_file = _keys(settings, metrics)
     rates = _rates(settings, redis)
     own_services = [service for service in (redis, key_file, rates) if service is not None]
@@ -125,11 +130,16 @@ def create_app(
         models_router(models),
         health_router(engine, lifecycle=lifecycle, version=package_version()),
         metrics_router(metrics),
+        ui_router(
+            LiveReport(live, engine=engine, models=models, version=package_version()), load_page()
+        ),
         openapi_router(settings, version=package_version()),
     )
     _include(app, routers)
     metrics.set_engine_source(lambda: _stats_of(engine))
-    _add_middleware(app, settings, keys=keys, rates=rates, tracing=tracing, metrics=metrics)
+    _add_middleware(
+        app, settings, keys=keys, rates=rates, tracing=tracing, metrics=metrics, live=live
+    )
     return app
 
 
@@ -218,6 +228,7 @@ def _add_middleware(
     rates: RateLimits,
     tracing: Tracing,
     metrics: Metrics,
+    live: LiveRequests,
 ) -> None:
     """From the inside out: the last one added is the first to see a request."""
     app.add_middleware(DisconnectMiddleware)
@@ -225,7 +236,7 @@ def _add_middleware(
     app.add_middleware(
         BodyLimitMiddleware, max_bytes=max_bytes, max_total_bytes=_MAX_LARGE_BODIES * max_bytes
     )
-    app.add_middleware(ObservationMiddleware, tracing=tracing, metrics=metrics)
+    app.add_middleware(ObservationMiddleware, tracing=tracing, metrics=metrics, live=live)
     app.add_middleware(RateLimitMiddleware, rates=rates)
     app.add_middleware(AuthMiddleware, keys=keys, metrics=metrics)
     app.add_middleware(ErrorMiddleware)

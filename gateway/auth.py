@@ -14,8 +14,9 @@ from gateway.key_file import KeyEntry
 from gateway.request_context import request_context
 from telemetry.metrics import Metrics
 
-# Probes of an orchestrator carry no key. Everything else needs one, unknown paths too.
-OPEN_PATHS = frozenset({"/health", "/ready"})
+# Probes of an orchestrator carry no key, nor does a browser that opens the page, which holds no
+# data. Everything else needs one, unknown paths too.
+OPEN_PATHS = frozenset({"/health", "/ready", "/ui"})
 
 
 class DuplicateKey(ValueError):

@@ -23,12 +23,12 @@ from gateway.generation import (
     Usage,
 )
 from gateway.http_path import route_path
+from gateway.live_requests import LiveRequest, LiveRequests
 from gateway.request_context import request_context
 from runtime.messages import AttributeValue, Phase
 from telemetry import names
 from telemetry.metrics import Metrics
 from telemetry.request_trace import Outcome, RequestTrace
-from telemetry.timing import StreamTimer
 from telemetry.tracing import Tracing
 
 # nginx's status for a client that closed its connection; it is recorded, never sent.
@@ -70,14 +70,16 @@ class Observation:
         metrics: Metrics,
         *,
         route: str,
+        live: LiveRequest,
         clock: Callable[[], int] = time.time_ns,
     ) -> None:
         self.trace = trace
         self._metrics = metrics
         self._route = route
         self._clock = clock
-        self._start_ns = clock()
-        self._timer = StreamTimer(self._start_ns)
+        self._timer = live.timer
+        self._start_ns = live.timer.start_ns
+        self._live = live
         self._is_first_told = False
         self._finish_reasons: dict[int, str] = {}
         self._usage: Usage | None = None
@@ -85,6 +87,10 @@ class Observation:
         self._phase_log: Sequence[Phase] = ()
         self._retry_log: Sequence[int] = ()
         self._is_closed = False
+
+    def rename(self, request_id: str) -> None:
+        """The name that the request's body gives itself."""
+        self._live.request_id = request_id
 
     def describe(
         self,
@@ -97,6 +103,7 @@ class Observation:
         """What was asked for, once the body is valid. The generator fills the request's logs, and
         what they hold at the end is on the trace."""
         self.trace.describe(operation=operation, model=model, attributes=attributes)
+        self._live.describe(model, request)
         self._phase_log = request.phase_log
         self._retry_log = request.retry_log
 
@@ -131,6 +138,7 @@ class Observation:
                 self._finish_reasons[event.choice] = event.reason
             case Completed():
                 self._usage = event.usage
+        self._live.event(event)
 
     def fail(self, error: GatewayError) -> None:
         """The request failed after its status was sent."""
@@ -159,6 +167,7 @@ class Observation:
         self._is_closed = True
         if outcome == "ok" and self._error is not None:
             outcome, error = "error", self._error
+        self._live.close(status=status, outcome=outcome, error=error)
         self._finish_trace(status, outcome, error)
         self._metrics.request_finished(
             route=self._route,
@@ -215,10 +224,13 @@ class Observation:
 class ObservationMiddleware:
     """Opens an observation for API routes and closes it exactly once, however the request ends."""
 
-    def __init__(self, app: ASGIApp, *, tracing: Tracing, metrics: Metrics) -> None:
+    def __init__(
+        self, app: ASGIApp, *, tracing: Tracing, metrics: Metrics, live: LiveRequests
+    ) -> None:
         self._app = app
         self._tracing = tracing
         self._metrics = metrics
+        self._live = live
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         route = _traced_route(scope)
@@ -259,7 +271,13 @@ class ObservationMiddleware:
             tenant_hash=context.tenant or None,
         )
         context.response_headers["traceparent"] = trace.traceparent
-        context.observation = Observation(trace, self._metrics, route=route)
+        live = self._live.open(
+            request_id=context.request_id,
+            trace_id=trace.trace_id,
+            tenant=context.tenant,
+            route=route,
+        )
+        context.observation = Observation(trace, self._metrics, route=route, live=live)
         return context.observation
 
 
