@@ -3,24 +3,30 @@
 Stands between a GenerationRun and its engine. How a wrong answer is mended is mended_choice.py.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
+from functools import partial
 
 from gateway.answer_check import AnswerCheck
 from gateway.engine_faults import RETRY_AFTER_S
 from gateway.errors import ConstraintUnmet, Overloaded
+from gateway.final_check import Verdict, verdict_attributes
+from gateway.generation import GenerationRequest
 from gateway.held_answer import HeldAnswer, only_phases
 from gateway.mended_choice import MendedChoice
 from gateway.merged_streams import merge_streams
 from gateway.tokenizer import Tokenizer
 from grammar.answer_places import Problem
 from grammar.errors import GrammarError
-from runtime.messages import EngineInfo, Submit, TokenEvent
+from runtime.messages import EngineInfo, Phase, Submit, TokenEvent
 from runtime.token_engine import EngineUnavailable, TokenEngine
+from telemetry import names
 
 
 class CheckedEngine:
-    """Of one request. `retry_log` gets the number of tokens that each retry threw away."""
+    """Of one request, whose `retry_log` gets the number of tokens that each retry threw away and
+    whose `phase_log` each validation."""
 
     def __init__(
         self,
@@ -29,13 +35,15 @@ class CheckedEngine:
         check: AnswerCheck,
         tokenizer: Tokenizer,
         max_retries: int,
-        retry_log: list[int],
+        request: GenerationRequest,
+        clock: Callable[[], int] = time.time_ns,
     ) -> None:
         self._engine = engine
         self._check = check
         self._tokenizer = tokenizer
         self._max_retries = max_retries
-        self._retry_log = retry_log
+        self._request = request
+        self._clock = clock
         self._later_ids: dict[str, set[str]] = {}
 
     @property
@@ -68,7 +76,7 @@ class CheckedEngine:
                 if not event.is_last:
                     yield only_phases(event)
                     continue
-                problem = await self.problem(answer)
+                problem = await self.problem(answer, choice=event.choice)
                 if problem is None:
                     yield answer.released(event.phases)
                 else:
@@ -82,17 +90,33 @@ class CheckedEngine:
             for events in mended:
                 await events.aclose()
 
-    async def problem(self, answer: HeldAnswer) -> Problem | None:
+    async def problem(self, answer: HeldAnswer, *, choice: int) -> Problem | None:
         """None also for an answer that ended in another way than by being complete.
 
         Raises: ConstraintUnmet where nothing can be said.
         """
         if answer.last.finish_reason != "stop":
             return None
+        start_ns = self._clock()
+        verdict: Verdict = "unknown"
+        problem: Problem | None = None
         try:
-            return await self._check.problem(answer.text(self._tokenizer))
+            problem = await self._check.problem(answer.text(self._tokenizer))
+            verdict = "valid" if problem is None else "invalid"
+            return problem
         except GrammarError as error:
             raise ConstraintUnmet(f"The answer could not be checked: {error}.") from error
+        finally:
+            spec = self._request.constraint
+            attributes = verdict_attributes(
+                verdict,
+                problem,
+                choice=choice,
+                kind=None if spec is None else spec.kind,
+            )
+            self._request.phase_log.append(
+                Phase(names.SPAN_VALIDATE, start_ns, self._clock(), attributes)
+            )
 
     def _mended(
         self, request: Submit, answer: HeldAnswer, problem: Problem
@@ -102,10 +126,10 @@ class CheckedEngine:
             answer,
             problem,
             go_on=self._go_on,
-            judge=self.problem,
+            judge=partial(self.problem, choice=answer.last.choice),
             tokenizer=self._tokenizer,
         )
-        return choice.events(max_retries=self._max_retries, retry_log=self._retry_log)
+        return choice.events(max_retries=self._max_retries, retry_log=self._request.retry_log)
 
     async def _go_on(self, request: Submit, later: Submit) -> AsyncGenerator[TokenEvent, None]:
         """The events of `later`, which is aborted with `request`."""

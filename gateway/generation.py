@@ -85,7 +85,8 @@ class GenerationRequest:
     none. `constraint_param` is the request's field that the constraint came from, for errors. The
     generator appends each phase to `phase_log` as it becomes known, so that a request has its trace
     however it ends; to `retry_log` the number of tokens that were thrown away, for each retry of a
-    checked answer; to `usage_log` what a request took that ends before it is complete.
+    checked answer; to `usage_log` what a request took that ends before it is complete. `log_fields`
+    belong on each log line about it.
     """
 
     request_id: str
@@ -111,6 +112,7 @@ class GenerationRequest:
     tracestate: str = ""
     phase_log: list[Phase] = field(default_factory=list, compare=False)
     retry_log: list[int] = field(default_factory=list, compare=False)
+    log_fields: Mapping[str, str] = field(default_factory=dict, compare=False)
     usage_log: list["Usage"] = field(default_factory=list, compare=False)
 
 

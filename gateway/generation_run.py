@@ -4,7 +4,6 @@ Owns what is known of each choice until it ends, and sees to it that nothing sta
 runtime, however the run ends.
 """
 
-import logging
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
@@ -16,7 +15,8 @@ from gateway.answer_check import AnswerCheck
 from gateway.checked_answers import CheckedEngine
 from gateway.choice_text import ChoiceText
 from gateway.engine_faults import RETRY_AFTER_S, to_gateway_error
-from gateway.errors import ConstraintViolated, Overloaded, ServerError
+from gateway.errors import Overloaded, ServerError
+from gateway.final_check import FinalCheck
 from gateway.generation import (
     Admitted,
     ChoiceFinished,
@@ -34,7 +34,6 @@ from gateway.reasoning import ReasoningBlock
 from gateway.stop_strings import StopStrings
 from gateway.tokenizer import Tokenizer
 from gateway.tools.check import ToolCheck
-from grammar.errors import GrammarError
 from runtime.cache_messages import TierName
 from runtime.messages import (
     AttributeValue,
@@ -52,8 +51,6 @@ SEED_STRIDE = 0x9E3779B97F4A7C15
 MAX_SEED = 2**63
 
 _LOWER_TIERS: tuple[TierName, ...] = ("host", "disk", "redis")
-
-_log = logging.getLogger(__name__)
 
 
 class _ChoiceRun:
@@ -208,8 +205,7 @@ class GenerationRun:
     ) -> None:
         self._prepared = prepared
         self._engine = engine
-        self._check = check
-        self._tool_check = tool_check
+        self._final = FinalCheck(prepared.request, check=check, tool_check=tool_check, clock=clock)
         self._tokenizer = tokenizer
         self._clock = clock
         self._phase_log = prepared.request.phase_log
@@ -361,7 +357,7 @@ class GenerationRun:
             self._engine.abort(prompt.submit.request_id, event.choice)
             phase = choice.open_phase(delta.choice, now_ns=self._clock(), reason=reason)
             self._phase_log.append(phase)
-        if self._check is not None:
+        if self._final.reads_texts:
             choice.texts.append(delta.text)
         if reason is None:
             return (delta,)
@@ -383,25 +379,9 @@ class GenerationRun:
             return
         num_choices = self._prepared.request.num_choices
         prompt = self._prompts[finished.choice // num_choices]
-        try:
-            problem = await self._problem(prompt.choices[finished.choice % num_choices])
-        except GrammarError as error:  # the mask is the proof then
-            _log.warning("an answer could not be validated: %s", error)
-            return
-        if problem is not None:
-            raise ConstraintViolated(
-                f"The answer does not fit its constraint and is not given: {problem}."
-            )
-
-    async def _problem(self, choice: _ChoiceRun) -> str | None:
-        tools = choice.text.tools
-        if tools is not None and tools.calls:
-            calls = [(call.name, call.arguments) for call in tools.calls]
-            return None if self._tool_check is None else await self._tool_check.problem(calls)
-        if self._check is None:
-            return None
-        found = await self._check.problem("".join(choice.texts))
-        return None if found is None else found.message
+        choice = prompt.choices[finished.choice % num_choices]
+        calls = () if choice.text.tools is None else choice.text.tools.calls
+        await self._final.verify(finished.choice, "".join(choice.texts), calls)
 
     def _check_finished(self) -> None:
         if not all(prompt.is_finished for prompt in self._prompts):

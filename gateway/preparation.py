@@ -41,7 +41,9 @@ from gateway.tools.calls import ToolRequest
 from gateway.tools.constraint import ToolPlan, prepare_tools
 from gateway.tools.families import HERMES
 from grammar.errors import ConstraintTooExpensive, GrammarError, UnsupportedConstraint
+from grammar.keyword_places import nameless_pointer
 from grammar.probe import ProbeReport
+from grammar.schema_document import steps_of
 from grammar.spec import ConstraintSpec, Reasoning
 from runtime.messages import AttributeValue, Phase, Sampling
 from runtime.token_engine import TokenEngine
@@ -112,6 +114,8 @@ class Preparation:
             prompts = await self._encoder.encode(request.prompts, limits)
             sampling = self._sampling(request)
             attributes[names.ATTR_TOKENS] = sum(len(ids) for ids in prompts)
+            if num_messages := _num_messages(request):
+                attributes[names.ATTR_MESSAGES] = num_messages
         plans = await self._plan_cache(request, prompts)
         max_tokens = tuple(_settle_max_tokens(request, len(ids), limit=limit) for ids in prompts)
         prepared = PreparedGeneration(
@@ -170,8 +174,8 @@ class Preparation:
             check_unicode(tool.parameters, param=tool.param)
         if request.constraint is not None:
             check_unicode(request.constraint.value, param=request.constraint_param)
-        attributes: dict[str, AttributeValue] = {names.ATTR_GRAMMAR_WHERE: "gateway"}
-        with self._phase(request, names.SPAN_GRAMMAR_COMPILE, attributes):
+        with self._compiling(request) as attributes:
+            attributes[names.ATTR_CONSTRAINT_KIND] = "tool_calls"
             plan = await prepare_tools(
                 self._probe,
                 tools,
@@ -180,8 +184,13 @@ class Preparation:
                 answer=request.constraint,
                 answer_param=request.constraint_param,
             )
-            attributes[names.ATTR_GRAMMAR_ENGINE] = plan.prepared.engine
-            attributes[names.ATTR_COMPILE_CACHED] = plan.is_cached
+            attributes |= {
+                names.ATTR_GRAMMAR_ENGINE: plan.prepared.engine,
+                names.ATTR_COMPILE_CACHED: plan.is_cached,
+                names.ATTR_COMPILE_MS: plan.compile_ms,
+                names.ATTR_CONSTRAINT: "enforced" if plan.keeps_all else "partial",
+                names.ATTR_CONSTRAINT_GAPS: plan.num_gaps,
+            }
         return plan
 
     def _sampling(self, request: GenerationRequest) -> Sampling:
@@ -246,6 +255,22 @@ class Preparation:
                 )
             )
 
+    @contextmanager
+    def _compiling(self, request: GenerationRequest) -> Iterator[dict[str, AttributeValue]]:
+        """The phase of a constraint that is tried out; gives its attributes. A refusal says for
+        which keyword, and none of the client's words."""
+        attributes: dict[str, AttributeValue] = {names.ATTR_GRAMMAR_WHERE: "gateway"}
+        with self._phase(request, names.SPAN_GRAMMAR_COMPILE, attributes):
+            try:
+                yield attributes
+            except InvalidConstraint as error:
+                attributes[names.ATTR_CONSTRAINT] = "refused"
+                if isinstance(cause := error.__cause__, UnsupportedConstraint) and cause.pointer:
+                    steps = nameless_pointer(steps_of(cause.pointer))
+                    attributes[names.ATTR_CONSTRAINT_POINTER] = steps
+                    attributes[names.ATTR_CONSTRAINT_KEYWORD] = steps.rpartition("/")[2]
+                raise
+
     def _reasoning(
         self, request: GenerationRequest, prompts: Sequence[tuple[int, ...]]
     ) -> tuple[Reasoning | None, ...]:
@@ -273,11 +298,9 @@ class Preparation:
     ) -> ProbeReport:
         param = request.constraint_param
         check_unicode(spec.value, param=param)
-        attributes: dict[str, AttributeValue] = {
-            names.ATTR_GRAMMAR_ENGINE: spec.engine,
-            names.ATTR_GRAMMAR_WHERE: "gateway",
-        }
-        with self._phase(request, names.SPAN_GRAMMAR_COMPILE, attributes):
+        with self._compiling(request) as attributes:
+            attributes[names.ATTR_GRAMMAR_ENGINE] = spec.engine
+            attributes[names.ATTR_CONSTRAINT_KIND] = spec.kind
             try:
                 report = await self._probe.check(spec)
             except UnsupportedConstraint as error:
@@ -291,8 +314,13 @@ class Preparation:
                     f"The constraint could not be tried out: {error}.",
                     retry_after_s=RETRY_AFTER_S,
                 ) from error
-            attributes[names.ATTR_GRAMMAR_ENGINE] = report.prepared.engine
-            attributes[names.ATTR_COMPILE_CACHED] = report.cached
+            attributes |= {
+                names.ATTR_GRAMMAR_ENGINE: report.prepared.engine,
+                names.ATTR_COMPILE_CACHED: report.cached,
+                names.ATTR_COMPILE_MS: report.compile_ms,
+                names.ATTR_CONSTRAINT: report.prepared.enforcement,
+                names.ATTR_CONSTRAINT_GAPS: len(report.prepared.gaps),
+            }
         gaps = report.prepared.gaps
         if gaps and not spec.kind.startswith("json_"):
             # Only JSON can be validated when it is complete.
@@ -303,6 +331,11 @@ class Preparation:
 
 def _is_free(request: GenerationRequest) -> bool:
     return request.constraint is None and request.tools is None
+
+
+def _num_messages(request: GenerationRequest) -> int:
+    chats = (prompt for prompt in request.prompts if isinstance(prompt, ChatPrompt))
+    return sum(len(chat.messages) for chat in chats)
 
 
 def _check_stops(stops: Sequence[str]) -> None:

@@ -28,6 +28,8 @@ class RequestContext:
         """The name that the request's body gives itself."""
         self.request_id = request_id
         self.response_headers[REQUEST_ID_HEADER] = request_id
+        if self.observation is not None:
+            self.observation.rename(request_id)
 
     @property
     def tenant(self) -> str:
@@ -40,6 +42,7 @@ class RequestContext:
         fields = {"request_id": self.request_id}
         if self.observation is not None:
             fields["trace_id"] = self.observation.trace.trace_id
+            fields["span_id"] = self.observation.trace.span_id
         return fields
 
     def attach(self, scope: Scope) -> None:

@@ -271,6 +271,7 @@ class Serving:
             deadline_ns=_deadline(now, self._settings.request_timeout_s),
             traceparent=trace.traceparent,
             tracestate=trace.tracestate,
+            log_fields=context.log_fields,
         )
 
     def _cache_wish(self, wanted: Wanted, account: Account) -> CacheWish:

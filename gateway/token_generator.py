@@ -95,7 +95,8 @@ class TokenGenerator:
                 check=check,
                 tokenizer=self._tokenizer,
                 max_retries=self._checked_retries,
-                retry_log=prepared.request.retry_log,
+                request=prepared.request,
+                clock=self._clock,
             )
             check = None  # nothing leaves that engine unchecked
         tools = prepared.request.tools

@@ -29,12 +29,14 @@ MAX_ANCHORS = 32
 @dataclass(frozen=True, slots=True)
 class Problem:
     """What is wrong with a text. `path` leads to the value. `anchors` are characters of the text
-    to go back to, the likeliest first; none where it is no JSON."""
+    to go back to, the likeliest first; none where it is no JSON. `message` and `path` may quote the
+    text; `pointer`, the place of the keyword in the schema, has no word of a client's in it."""
 
     message: str
     path: tuple[str | int, ...] = ()
     keyword: str = ""
     anchors: tuple[int, ...] = ()
+    pointer: str = ""
 
 
 @dataclass(eq=False, slots=True)

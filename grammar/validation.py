@@ -22,6 +22,7 @@ from grammar.answer_places import (
     scan,
 )
 from grammar.errors import GrammarError
+from grammar.keyword_places import nameless_pointer
 from grammar.schema.dialect import dialect_of
 from grammar.schema.formats import format_regex
 from grammar.schema.patterns import parse_pattern
@@ -103,6 +104,7 @@ def _first_problem(errors: Sequence["ValidationError"], root: Place) -> Problem:
         path=path,
         keyword=keyword,
         anchors=anchors(root, end, keyword=keyword),
+        pointer=nameless_pointer(error.absolute_schema_path),
     )
 
 

@@ -63,6 +63,7 @@ class RequestTrace:
         self.is_strict = strict
         context = server_span.get_span_context()
         self.trace_id = f"{context.trace_id:032x}"
+        self.span_id = f"{context.span_id:016x}"
         self.traceparent = format_traceparent(context)
         self.tracestate = context.trace_state.to_header()
         self._spans = spans

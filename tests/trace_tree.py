@@ -16,6 +16,7 @@ PHASES = {
     names.SPAN_CACHE_MATCH,
     names.SPAN_PREFILL,
     names.SPAN_DECODE,
+    names.SPAN_VALIDATE,
 }
 
 

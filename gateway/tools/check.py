@@ -2,9 +2,11 @@
 was asked for is validated, as every other strict answer is."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from gateway.answer_check import AnswerChecks
 from gateway.tools.calls import ToolRequest
+from grammar.answer_places import Problem
 from grammar.spec import ConstraintSpec
 
 
@@ -19,7 +21,12 @@ class ToolCheck:
             if tool.is_strict
         }
 
-    async def problem(self, calls: Iterable[tuple[str, str]]) -> str | None:
+    @property
+    def is_needed(self) -> bool:
+        """Whether there is a strict tool."""
+        return bool(self._strict)
+
+    async def problem(self, calls: Iterable[tuple[str, str]]) -> Problem | None:
         """What is wrong with one of the complete calls, each a name and its arguments.
 
         Raises: GrammarError where nothing can be said of it.
@@ -29,5 +36,5 @@ class ToolCheck:
             check = None if spec is None else self._checks.of(spec)
             problem = None if check is None else await check.problem(arguments)
             if problem is not None:
-                return f"the arguments of '{name}': {problem.message}"
+                return replace(problem, message=f"the arguments of '{name}': {problem.message}")
         return None

@@ -46,7 +46,8 @@ class ToolPlan:
 
     `marker_texts` are texts of tokens that the parser must be fed although they may have none of
     their own; `trigger_id` is the one among them that begins a block, for `parser.trigger()`.
-    `keeps_all` is False where the schema of a tool that is not strict is enforced in part or not.
+    `keeps_all` is False where the schema of a tool that is not strict is enforced in part or not,
+    `num_gaps` in how many places.
     """
 
     prepared: PreparedConstraint
@@ -56,6 +57,7 @@ class ToolPlan:
     trigger_id: int | None = None
     marker_texts: Mapping[int, str] = field(default_factory=dict)
     keeps_all: bool = True
+    num_gaps: int = 0
     is_cached: bool = False
     compile_ms: float = 0.0
 
@@ -222,6 +224,7 @@ class _Attempts:
             trigger_id=form.tokens.get(form.dialect.trigger or ""),
             marker_texts={token_id: text for text, token_id in form.tokens.items()},
             keeps_all=not self._loose and not report.prepared.gaps,
+            num_gaps=len(self._loose) + len(report.prepared.gaps),
             is_cached=report.cached,
             compile_ms=report.compile_ms,
         )

@@ -270,6 +270,6 @@ async def test_the_arguments_of_strict_tools_are_validated() -> None:
         assert await check.problem([("a", "{}"), ("b", '{"city": "x"}')]) is None
         problem = await check.problem([("b", '{"city": "x"}'), ("b", "{}")])
         assert problem is not None
-        assert problem.startswith("the arguments of 'b': ")
+        assert problem.message.startswith("the arguments of 'b': ")
     finally:
         checks.close()
