@@ -1,6 +1,7 @@
 """Reads a workload from its file: one JSON object with a version and a kind (docs/workloads.md)."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -22,7 +23,9 @@ class _Versioned(msgspec.Struct):
 
 
 def read_workload(path: Path) -> Workload:
-    """Raises: WorkloadFileError."""
+    """Of a workload's file, or of one with a body a line (*.jsonl). Raises: WorkloadFileError."""
+    if path.suffix == ".jsonl":
+        return Requests(version=VERSION, file=path.name, bodies=_read_bodies(path))
     content = _read(path)
     try:
         version = msgspec.json.decode(content, type=_Versioned).version
@@ -62,12 +65,15 @@ def _explain(error: msgspec.DecodeError) -> str:
     return f"{field}: {reason}" if field else reason
 
 
+def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """The lines that are not empty, each with its number. Raises: WorkloadFileError."""
+    lines = enumerate(_read(path).splitlines(), start=1)
+    return ((number, line) for number, line in lines if line.strip())
+
+
 def _read_bodies(path: Path) -> tuple[Body, ...]:
-    lines = _read(path).splitlines()
     bodies = tuple(
-        _read_body(line, where=f"{path} line {number}")
-        for number, line in enumerate(lines, start=1)
-        if line.strip()
+        _read_body(line, where=f"{path} line {number}") for number, line in read_lines(path)
     )
     if not bodies:
         raise WorkloadFileError(f"{path}: there is no body in it; expected one a line")
@@ -81,6 +87,11 @@ def _read_body(line: bytes, *, where: str) -> Body:
         raise WorkloadFileError(f"{where}: no JSON: {error}") from None
     except RecursionError:
         raise WorkloadFileError(f"{where}: it is nested too deeply") from None
+    return check_body(body, where=where)
+
+
+def check_body(body: object, *, where: str) -> Body:
+    """Raises: WorkloadFileError for what is no body of one chat with one answer."""
     if not isinstance(body, dict):
         raise WorkloadFileError(f"{where}: expected an object, a body of /v1/chat/completions")
     messages = body.get("messages")
@@ -88,4 +99,6 @@ def _read_body(line: bytes, *, where: str) -> Body:
         raise WorkloadFileError(f"{where}: messages: expected a list with at least one message")
     if body.get("n", 1) != 1:
         raise WorkloadFileError(f"{where}: n: expected 1, as a conversation has one answer")
+    if not all(isinstance(one, dict) and isinstance(one.get("role"), str) for one in messages):
+        raise WorkloadFileError(f"{where}: messages: expected objects, each with a role")
     return body

@@ -6,12 +6,13 @@ describes the kinds.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, assert_never, get_args
 
 import msgspec
 
+from telemetry.workload_schemas import SCHEMAS
 from telemetry.workload_text import shuffled, text_of, tool_of
 
 Body = dict[str, Any]
@@ -69,6 +70,15 @@ class Agent(_Kind, frozen=True, tag="agent", kw_only=True):
     think_time_s: Annotated[float, msgspec.Meta(ge=0, le=3600)] = 0.0
 
 
+class JsonSchema(_Kind, frozen=True, tag="json_schema", kw_only=True):
+    """Single requests whose answers have to fit one of several schemas, by turns. An answer ends
+    where its object does, and with `output_tokens` at the latest."""
+
+    requests: _Number
+    prompt_tokens: _Length
+    output_tokens: _OutputLength
+
+
 class Requests(_Kind, frozen=True, tag="requests", kw_only=True):
     """Bodies for POST /v1/chat/completions from `file`, one JSON object a line, each a request of
     its own. `bodies` is what the file held."""
@@ -77,7 +87,7 @@ class Requests(_Kind, frozen=True, tag="requests", kw_only=True):
     bodies: tuple[Body, ...] = ()
 
 
-Workload = PrefixRepetition | MultiTurn | Agent | Requests
+Workload = PrefixRepetition | MultiTurn | Agent | JsonSchema | Requests
 KINDS = tuple(str(kind.__struct_config__.tag) for kind in get_args(Workload))
 
 
@@ -89,6 +99,15 @@ class Turn:
     messages: tuple[Message, ...]
     fields: Mapping[str, Any]
     call: Message | None = None
+
+    @property
+    def schema(self) -> object | None:
+        """What the answer has to fit; None where it may be anything."""
+        wanted = self.fields.get("response_format")
+        if not isinstance(wanted, dict) or wanted.get("type") != "json_schema":
+            return None
+        named = wanted.get("json_schema")
+        return named.get("schema") if isinstance(named, dict) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +127,17 @@ class Conversation:
     num_answered: int = 0
 
     @property
+    def turn(self) -> Turn:
+        """The next one."""
+        return self.script.turns[self.num_answered]
+
+    @property
     def is_over(self) -> bool:
         return self.num_answered == len(self.script.turns)
 
     def next_body(self, model: str) -> Body:
         """Of the next turn: streamed, with its usage block. To be called once a turn."""
-        turn = self.script.turns[self.num_answered]
+        turn = self.turn
         self.messages += turn.messages
         return {
             **turn.fields,
@@ -130,24 +154,58 @@ class Conversation:
         self.num_answered += 1
 
 
-def make_scripts(workload: Workload, *, seed: int | None = None) -> list[Script]:
+def make_scripts(workload: Workload, *, seed: int | str | None = None) -> list[Script]:
     """In the order in which they begin; `seed` replaces the workload's own."""
-    number = workload.seed if seed is None else seed
+    return list(iter_scripts(workload, seed=seed))
+
+
+def iter_scripts(workload: Workload, *, seed: int | str | None = None) -> Iterator[Script]:
+    """The same, each made when it is taken."""
+    name = workload.seed if seed is None else seed
     match workload:
         case PrefixRepetition():
-            return _prefix_repetition(workload, number)
+            return _prefix_repetition(workload, name)
         case MultiTurn():
-            return [_chat(workload, number, user) for user in range(workload.users)]
+            return (_chat(workload, name, user) for user in range(workload.users))
         case Agent():
             tools = [
-                tool_of(workload.tool_tokens, number, "tool", index)
+                tool_of(workload.tool_tokens, name, "tool", index)
                 for index in range(workload.tools)
             ]
-            return [_task(workload, number, agent, tools) for agent in range(workload.agents)]
+            return (_task(workload, name, agent, tools) for agent in range(workload.agents))
+        case JsonSchema():
+            return (_record(workload, name, index) for index in range(workload.requests))
         case Requests():
-            return [Script((_given_turn(body),)) for body in workload.bodies]
+            return (Script((given_turn(body),)) for body in workload.bodies)
         case _:
             assert_never(workload)
+
+
+def turns_of(workload: Workload) -> tuple[int, int]:
+    """The number of scripts, and of the turns of each."""
+    match workload:
+        case PrefixRepetition():
+            return workload.groups * workload.prompts_per_group, 1
+        case MultiTurn():
+            return workload.users, workload.turns
+        case Agent():
+            return workload.agents, workload.calls + 1
+        case JsonSchema():
+            return workload.requests, 1
+        case Requests():
+            return len(workload.bodies), 1
+        case _:
+            assert_never(workload)
+
+
+def given_turn(body: Mapping[str, Any]) -> Turn:
+    """Of a chat body as a file has it."""
+    fields = {name: value for name, value in body.items() if name != "messages"}
+    return Turn(tuple(body["messages"]), fields)
+
+
+def prompt_turn(prompt: str, output_tokens: int) -> Turn:
+    return Turn((_user(prompt),), _fields(output_tokens))
 
 
 def num_users(workload: Workload) -> int:
@@ -157,26 +215,24 @@ def num_users(workload: Workload) -> int:
             return workload.users
         case Agent():
             return workload.agents
-        case PrefixRepetition() | Requests():
+        case PrefixRepetition() | JsonSchema() | Requests():
             return 1
         case _:
             assert_never(workload)
 
 
-def _prefix_repetition(workload: PrefixRepetition, seed: int) -> list[Script]:
+def _prefix_repetition(workload: PrefixRepetition, seed: int | str) -> Iterator[Script]:
     prefixes = [
         text_of(workload.prefix_tokens, seed, "prefix", group) for group in range(workload.groups)
     ]
     fields = _fields(workload.output_tokens)
-    scripts = []
     for index in shuffled(workload.groups * workload.prompts_per_group, seed, "order"):
         suffix = text_of(workload.suffix_tokens, seed, "suffix", index)
         messages = _opening(prefixes[index % workload.groups], suffix)
-        scripts.append(Script((Turn(messages, fields),)))
-    return scripts
+        yield Script((Turn(messages, fields),))
 
 
-def _chat(workload: MultiTurn, seed: int, user: int) -> Script:
+def _chat(workload: MultiTurn, seed: int | str, user: int) -> Script:
     system = text_of(workload.system_tokens, seed, "system")
     questions = [
         text_of(workload.user_tokens, seed, "question", user, turn)
@@ -188,7 +244,9 @@ def _chat(workload: MultiTurn, seed: int, user: int) -> Script:
     return Script((first, *others), workload.think_time_s)
 
 
-def _task(workload: Agent, seed: int, agent: int, tools: Sequence[Mapping[str, Any]]) -> Script:
+def _task(
+    workload: Agent, seed: int | str, agent: int, tools: Sequence[Mapping[str, Any]]
+) -> Script:
     system = text_of(workload.system_tokens, seed, "system")
     messages = _opening(system, text_of(workload.task_tokens, seed, "task", agent))
     fields = {**_fields(workload.output_tokens), "tools": list(tools)}
@@ -202,15 +260,23 @@ def _task(workload: Agent, seed: int, agent: int, tools: Sequence[Mapping[str, A
     return Script((*turns, Turn(messages, fields)), workload.think_time_s)
 
 
+def _record(workload: JsonSchema, seed: int | str, index: int) -> Script:
+    name, schema = SCHEMAS[index % len(SCHEMAS)]
+    words = text_of(workload.prompt_tokens, seed, "record", index)
+    question = f"Invent a {name} as JSON. It has to do with these words: {words}"
+    wanted = {"name": name, "strict": True, "schema": schema}
+    fields = {
+        "max_tokens": workload.output_tokens,
+        "temperature": 0,
+        "response_format": {"type": "json_schema", "json_schema": wanted},
+    }
+    return Script((Turn((_user(question),), fields),))
+
+
 def _call(call_id: str, tool: Mapping[str, Any], argument: str) -> Message:
     name, (parameter,) = tool["function"]["name"], tool["function"]["parameters"]["required"]
     function = {"name": name, "arguments": json.dumps({parameter: argument})}
     return {"tool_calls": [{"id": call_id, "type": "function", "function": function}]}
-
-
-def _given_turn(body: Mapping[str, Any]) -> Turn:
-    fields = {name: value for name, value in body.items() if name != "messages"}
-    return Turn(tuple(body["messages"]), fields)
 
 
 def _opening(system: str, question: str) -> tuple[Message, ...]:
