@@ -31,7 +31,8 @@ table { border-collapse: collapse; font-size: .85rem; font-variant-numeric: tabu
 caption { text-align: left; color: var(--soft); padding-bottom: .3rem; }
 th, td { padding: .25rem .6rem; border-bottom: 1px solid var(--rule); text-align: right;
   white-space: nowrap; }
-th { font-weight: 600; white-space: normal; vertical-align: bottom; } th[scope=row], th.name { text-align: left; white-space: nowrap; }
+th { font-weight: 600; white-space: normal; vertical-align: bottom; }
+th[scope=row], th.name { text-align: left; white-space: nowrap; }
 .plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(26rem, 100%), 1fr));
   gap: 1rem; }
 figure { margin: 0; padding: .9rem; background: var(--card); border: 1px solid var(--rule);
