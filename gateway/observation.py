@@ -6,6 +6,7 @@ The middleware opens and closes it; the route tells it what happens in between.
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -25,11 +26,13 @@ from gateway.generation import (
 from gateway.http_path import route_path
 from gateway.live_requests import LiveRequest, LiveRequests
 from gateway.request_context import request_context
-from runtime.messages import AttributeValue, Phase
+from gateway.request_metrics import RequestMetrics
+from gateway.trace_content import AnswerContent
 from telemetry import names
 from telemetry.metrics import Metrics
 from telemetry.request_trace import Outcome, RequestTrace
-from telemetry.tracing import Tracing
+from telemetry.span_source import SpanValue
+from telemetry.tracing import PhaseLike, Tracing
 
 # nginx's status for a client that closed its connection; it is recorded, never sent.
 STATUS_CLIENT_GONE = 499
@@ -58,7 +61,7 @@ POST_ROUTES = frozenset(
         "/v1/tokenize",
     }
 )
-_NS = 1e9
+_MAX_PATH_LEN = 256
 
 
 class Observation:
@@ -75,17 +78,16 @@ class Observation:
     ) -> None:
         self.trace = trace
         self._metrics = metrics
-        self._route = route
         self._clock = clock
-        self._timer = live.timer
-        self._start_ns = live.timer.start_ns
         self._live = live
-        self._is_first_told = False
+        self._numbers = RequestMetrics(metrics, trace, route=route, timer=live.timer)
         self._finish_reasons: dict[int, str] = {}
         self._usage: Usage | None = None
         self._error: str | None = None
-        self._phase_log: Sequence[Phase] = ()
+        self._phase_log: Sequence[PhaseLike] = ()
         self._retry_log: Sequence[int] = ()
+        self._usage_log: Sequence[Usage] = ()
+        self._answer: AnswerContent | None = None
         self._is_closed = False
 
     def rename(self, request_id: str) -> None:
@@ -97,15 +99,28 @@ class Observation:
         *,
         operation: str,
         model: str,
-        attributes: Mapping[str, AttributeValue | None],
+        attributes: Mapping[str, SpanValue | None],
         request: GenerationRequest,
+        model_id: str,
     ) -> None:
-        """What was asked for, once the body is valid. The generator fills the request's logs, and
-        what they hold at the end is on the trace."""
+        """What was asked for, once the body is valid; `model_id` is the model that answers. The
+        generator fills the request's logs, and what they hold at the end is on the trace."""
         self.trace.describe(operation=operation, model=model, attributes=attributes)
         self._live.describe(model, request)
         self._phase_log = request.phase_log
         self._retry_log = request.retry_log
+        self._usage_log = request.usage_log
+        self._numbers.describe(operation, request, model_id=model_id)
+
+    def only_prepares(self, request: GenerationRequest) -> None:
+        """The request is not run: what there is of a trace comes from preparing it."""
+        self._phase_log = request.phase_log
+
+    def record_content(self, make: Callable[[int], Mapping[str, str]]) -> None:
+        """What the request says, made as RequestTrace has it; its answer is recorded, too."""
+        if self.trace.is_recording:
+            self._answer = AnswerContent()
+            self.trace.record_content(make)
 
     def prepared(self, prepared: PreparedGeneration) -> None:
         """What is done about the request's constraint, if it has one; tools are one."""
@@ -120,7 +135,7 @@ class Observation:
                 names.ATTR_GRAMMAR_ENGINE: constraint.engine,
             }
         )
-        self._metrics.constrained(
+        self._numbers.constrained(
             enforcement=prepared.enforcement,
             engine=constraint.engine,
             kind=kind,
@@ -133,12 +148,16 @@ class Observation:
             case Submitted():
                 self.trace.submitted(event.engine_id, event.incarnation)
             case TextDelta():
-                self._tokens(event.choice, event.num_tokens)
+                now_ns = self._clock()
+                if self._numbers.tokens(event.choice, event.num_tokens, now_ns):
+                    self.trace.first_token(now_ns)
             case ChoiceFinished():
                 self._finish_reasons[event.choice] = event.reason
             case Completed():
                 self._usage = event.usage
         self._live.event(event)
+        if self._answer is not None:
+            self._answer.event(event)
 
     def fail(self, error: GatewayError) -> None:
         """The request failed after its status was sent."""
@@ -168,23 +187,16 @@ class Observation:
         if outcome == "ok" and self._error is not None:
             outcome, error = "error", self._error
         self._live.close(status=status, outcome=outcome, error=error)
+        if self._usage is None and self._usage_log:
+            self._usage = self._usage_log[-1]
         self._finish_trace(status, outcome, error)
-        self._metrics.request_finished(
-            route=self._route,
-            outcome=outcome,
+        self._numbers.finish(
             status=status,
-            duration_s=(self._clock() - self._start_ns) / _NS,
+            outcome=outcome,
+            usage=self._usage,
+            phases=self._phase_log,
+            now_ns=self._clock(),
         )
-
-    def _tokens(self, choice: int, num_tokens: int) -> None:
-        now_ns = self._clock()
-        gap = self._timer.observe(num_tokens, now_ns, choice=choice)
-        if gap is not None:
-            self._metrics.observe_inter_token(gap.seconds, num_tokens=gap.num_tokens)
-        elif not self._is_first_told and self._timer.ttft_s is not None:
-            self._is_first_told = True
-            self.trace.first_token(now_ns)
-            self._metrics.observe_ttft(self._timer.ttft_s)
 
     def _count_violation(self, error: GatewayError) -> None:
         if isinstance(error, ConstraintViolated):
@@ -193,6 +205,11 @@ class Observation:
     def _finish_trace(self, status: int, outcome: Outcome, error: str | None) -> None:
         usage = self._usage
         self.trace.add_phases(self._phase_log)
+        if self._answer is not None:
+            unfinished = "aborted" if outcome == "aborted" else "error"
+            self.trace.record_content(partial(self._answer.attributes, unfinished))
+        if usage is not None:
+            self.trace.annotate({names.GEN_AI_USAGE_REASONING: usage.reasoning_tokens})
         if self._retry_log:
             num_tokens = sum(self._retry_log)
             self.trace.annotate(
@@ -201,7 +218,6 @@ class Observation:
                     names.ATTR_RETRIED_TOKENS: num_tokens,
                 }
             )
-            self._metrics.count_retries(len(self._retry_log), num_tokens=num_tokens)
         self.trace.finish(
             status=status,
             outcome=outcome,
@@ -212,13 +228,6 @@ class Observation:
             completion_tokens=usage.completion_tokens if usage else None,
             error=error,
         )
-        if usage is not None:
-            self._metrics.count_tokens(
-                prompt=usage.prompt_tokens,
-                cached=usage.cached_tokens,
-                written=usage.written_tokens,
-                completion=usage.completion_tokens,
-            )
 
 
 class ObservationMiddleware:
@@ -269,6 +278,7 @@ class ObservationMiddleware:
             route=route,
             headers=Headers(scope=scope),
             tenant_hash=context.tenant or None,
+            attributes=_address(scope),
         )
         context.response_headers["traceparent"] = trace.traceparent
         live = self._live.open(
@@ -279,6 +289,21 @@ class ObservationMiddleware:
         )
         context.observation = Observation(trace, self._metrics, route=route, live=live)
         return context.observation
+
+
+def _address(scope: Scope) -> dict[str, SpanValue]:
+    """Where the request came to: the listening socket, as what a Host header says is the client's
+    choice."""
+    attributes: dict[str, SpanValue] = {
+        names.URL_SCHEME: scope.get("scheme", "http"),
+        names.URL_PATH: scope["path"][:_MAX_PATH_LEN],
+    }
+    if scope.get("server") is not None:
+        host, port = scope["server"]
+        attributes[names.SERVER_ADDRESS] = host
+        if port is not None:
+            attributes[names.SERVER_PORT] = port
+    return attributes
 
 
 def _traced_route(scope: Scope) -> str | None:

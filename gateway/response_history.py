@@ -16,6 +16,14 @@ MAX_LINKS = 256
 _PREVIOUS = "previous_response_id"
 
 
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What a request goes on with, oldest first, and the response that it all began with."""
+
+    items: tuple[Item, ...] = ()
+    first_id: str | None = None
+
+
 class ResponseHistory:
     """`max_bytes` bounds what a chain of responses may hold in all; so it does for the responses
     that items are named of, and for these items, each as often as it is named."""
@@ -24,13 +32,14 @@ class ResponseHistory:
         self._store = store
         self._max_bytes = max_bytes
 
-    async def before(self, tenant: str, response_id: str | None) -> tuple[Item, ...]:
-        """Input and output of the response and of all that it went on with, oldest first.
+    async def before(self, tenant: str, response_id: str | None) -> "Before":
+        """Input and output of the response and of all that it went on with.
 
         Raises: NotFound for a response that is not kept; InvalidRequest for a chain that is too
         long; Overloaded as the store does.
         """
         chain: list[StoredResponse] = []
+        first_id = response_id
         num_bytes = 0
         while response_id is not None:
             stored = await self._store.get(tenant, response_id)
@@ -40,8 +49,8 @@ class ResponseHistory:
             num_bytes += stored.num_bytes
             if len(chain) > MAX_LINKS or num_bytes > self._max_bytes:
                 raise _too_long()
-            response_id = stored.previous
-        return tuple(item for stored in reversed(chain) for item in stored.items())
+            first_id, response_id = response_id, stored.previous
+        return Before(tuple(i for stored in reversed(chain) for i in stored.items()), first_id)
 
     async def resolved(
         self, tenant: str, entries: Sequence[Item | ItemReference]

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 from starlette.requests import Request
@@ -36,6 +37,7 @@ from gateway.schemas.answer import AnswerHead, Presenter
 from gateway.schemas.fields import SamplingFields
 from gateway.settings import Settings
 from gateway.tools.calls import ToolRequest
+from gateway.trace_content import request_content
 from grammar.spec import ConstraintSpec
 from prefix_cache.identity import tenant_salt
 from telemetry import names
@@ -59,7 +61,8 @@ _TRACED_OPERATIONS: dict[Operation, str] = {
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """What a route found in its body, before it is a GenerationRequest. `operation` is the
-    endpoint; `logprobs` None = none wanted."""
+    endpoint; `logprobs` None = none wanted. `instructions` came apart from the conversation and are
+    its first message; `conversation_id` None = the request belongs to none that has a name."""
 
     operation: Operation
     fields: SamplingFields
@@ -74,6 +77,8 @@ class Wanted:
     metadata: dict[str, str] | None = None
     has_default_limit: bool = False
     cache: CacheWish = CacheWish()
+    instructions: str | None = None
+    conversation_id: str | None = None
     answer_token: str = field(default_factory=lambda: secrets.token_hex(16))
 
     @property
@@ -172,7 +177,15 @@ class Serving:
             is_stream=wanted.is_stream,
             ignored=wanted.ignored,
         )
-        _describe(context, wanted, call.request, response_model=head.model)
+        _describe(
+            context,
+            wanted,
+            call.request,
+            response_model=head.model,
+            model_id=self._models.id_of(wanted.fields.model),
+        )
+        if self._settings.trace_content:
+            _record_content(context, wanted, call.request)
         return call
 
     def run(self, call: Call) -> Answer:
@@ -197,6 +210,8 @@ class Serving:
         generator = generator or self.model(request, wanted.fields.model)
         self._check(wanted, generator.capabilities)
         generation = self._generation_request(wanted, context)
+        if context.observation is not None:
+            context.observation.only_prepares(generation)
         with self.place(request):
             return await generator.prepare(generation)
 
@@ -309,9 +324,14 @@ def _beyond_model(param: str) -> InvalidRequest:
 
 
 def _describe(
-    context: RequestContext, wanted: Wanted, request: GenerationRequest, *, response_model: str
+    context: RequestContext,
+    wanted: Wanted,
+    request: GenerationRequest,
+    *,
+    response_model: str,
+    model_id: str,
 ) -> None:
-    """The request's shape on its trace; what it says is never recorded."""
+    """The request's shape on its trace, without what it says."""
     fields, sampling = wanted.fields, request.sampling
     assert context.observation is not None, "generation routes are observed"
     context.observation.describe(
@@ -327,13 +347,21 @@ def _describe(
             names.GEN_AI_REQUEST_PRESENCE_PENALTY: fields.presence_penalty,
             names.GEN_AI_REQUEST_CHOICES: wanted.num_choices if wanted.num_choices > 1 else None,
             names.GEN_AI_REQUEST_STREAM: wanted.is_stream,
+            names.GEN_AI_REQUEST_STOP: request.stop or None,
+            names.GEN_AI_CONVERSATION: wanted.conversation_id,
             names.GEN_AI_OUTPUT_TYPE: _output_type(request.constraint),
             names.ATTR_CACHE_KEY: request.cache.key or None,
             names.GEN_AI_RESPONSE_ID: request.request_id,
             names.GEN_AI_RESPONSE_MODEL: response_model,
         },
         request=request,
+        model_id=model_id,
     )
+
+
+def _record_content(context: RequestContext, wanted: Wanted, request: GenerationRequest) -> None:
+    assert context.observation is not None, "generation routes are observed"
+    context.observation.record_content(partial(request_content, request, wanted.instructions))
 
 
 def _output_type(constraint: ConstraintSpec | None) -> str:

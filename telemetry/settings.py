@@ -34,6 +34,12 @@ _SAMPLERS: tuple[SamplerName, ...] = (
     "parentbased_traceidratio",
 )
 
+# Of an attribute with content. Whole conversations are no use in a trace, and receivers take a few
+# megabytes a batch.
+MAX_CONTENT_LEN = 65_536
+# All other texts in spans are shorter; this is for what will be forgotten one day.
+_LENGTH_LIMITS = ("OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT", "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT")
+
 _Number = TypeVar("_Number", int, float)
 
 
@@ -56,6 +62,7 @@ class ExportSettings:
     sampler: SamplerName
     sampler_ratio: float
     batch: BatchSettings
+    max_content_len: int = MAX_CONTENT_LEN
 
 
 def read_export_settings(environment: Mapping[str, str]) -> ExportSettings | None:
@@ -74,6 +81,7 @@ def read_export_settings(environment: Mapping[str, str]) -> ExportSettings | Non
         sampler=sampler,
         sampler_ratio=_ratio(environment, sampler),
         batch=_batch(environment),
+        max_content_len=_max_content_len(environment),
     )
 
 
@@ -160,6 +168,13 @@ def _batch(environment: Mapping[str, str]) -> BatchSettings:
         max_queue_size=max_queue_size,
         max_export_batch_size=batch_size,
     )
+
+
+def _max_content_len(environment: Mapping[str, str]) -> int:
+    """No longer than what the SDK would leave of an attribute, as half a JSON text is none."""
+    given = [key for key in _LENGTH_LIMITS if _text(environment, key)]
+    lengths = [_positive(environment, key, MAX_CONTENT_LEN) for key in given]
+    return min(MAX_CONTENT_LEN, *lengths[:1]) if lengths else MAX_CONTENT_LEN
 
 
 def _positive(environment: Mapping[str, str], key: str, default: int) -> int:

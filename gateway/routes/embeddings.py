@@ -12,6 +12,7 @@ from starlette.responses import Response
 from gateway.errors import InvalidRequest
 from gateway.parameter_table import Endpoint
 from gateway.parameters import ParameterRules
+from gateway.request_context import request_context
 from gateway.schemas.embeddings_request import EmbeddingsRequest
 from gateway.serving import Serving
 from gateway.validation import validate
@@ -25,6 +26,9 @@ def embeddings_router(serving: Serving, *, is_strict: bool) -> APIRouter:
     async def create_embedding(request: Request) -> Response:
         fields = await serving.bodies.read(request, rules, _fields)
         serving.model(request, fields.model)
+        observation = request_context(request.scope).observation
+        assert observation is not None, "API routes are observed"
+        observation.trace.describe(operation="embeddings", model=fields.model, attributes={})
         raise InvalidRequest(
             f"The model '{fields.model}' generates text: it is no embedding model, and vectors made"
             " with it would be wrong. This server serves no embedding model.",

@@ -78,6 +78,8 @@ class ResponsesApi:
         is_kept = self._store.is_on and fields.store is not False
         if fields.store and not is_kept:
             wanted = replace(wanted, ignored=(*wanted.ignored, "store"))
+        if is_kept and wanted.conversation_id is None:  # others may go on with it
+            wanted = replace(wanted, conversation_id=wanted.answer_id)
         head = self._serving.head(wanted)
         presenter = ResponsesPresenter(begun_response(head, fields, is_kept=is_kept))
         call = self._serving.call(request, wanted, head=head, presenter=presenter)
@@ -143,9 +145,10 @@ class ResponsesApi:
         tenant = _tenant(request)
         before = await self._history.before(tenant, wanted.request.previous_response_id)
         own = await self._history.resolved(tenant, wanted.entries)
-        if not before and wanted.prompts:  # all there is was in the body
+        wanted = replace(wanted, conversation_id=before.first_id)
+        if not before.items and wanted.prompts:  # all there is was in the body
             return wanted
-        conversation = replace(wanted.conversation, items=(*before, *own))
+        conversation = replace(wanted.conversation, items=(*before.items, *own))
         prompt = await conversation.prompt_aside()
         return replace(wanted, entries=own, conversation=conversation, prompts=(prompt,))
 
@@ -223,6 +226,7 @@ def wanted_response(body: dict[str, Any], ignored: tuple[str, ...]) -> Responses
         tools=chosen.request,
         cache=cache_wish(fields),
         answer_token=token,
+        instructions=fields.instructions,
         request=fields,
         entries=entries,
         conversation=conversation,

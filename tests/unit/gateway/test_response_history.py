@@ -8,7 +8,7 @@ from gateway.errors import InvalidRequest, NotFound, Overloaded
 from gateway.generation import TextDelta, Usage
 from gateway.kept_bytes import KeepLimits, KeptBytes
 from gateway.redis_link import RedisUnavailable
-from gateway.response_history import MAX_LINKS, ResponseHistory
+from gateway.response_history import MAX_LINKS, Before, ResponseHistory
 from gateway.response_store import RedisResponses, ResponseStore, StoredResponse
 from gateway.schemas.answer import AnswerHead
 from gateway.schemas.response_items import InputText, Item, MessageItem, output_id
@@ -88,11 +88,12 @@ async def test_a_chain_is_told_from_its_beginning() -> None:
     store = ResponseStore(memory())
     last = await chain_of(3, store)
     before = await ResponseHistory(store, max_bytes=10**6).before("t", last)
-    assert texts(before) == ["Q0", "A0", "Q1", "A1", "Q2", "A2"]
+    assert texts(before.items) == ["Q0", "A0", "Q1", "A1", "Q2", "A2"]
+    assert before.first_id == name(0)
 
 
 async def test_nothing_comes_before_a_first_request() -> None:
-    assert await ResponseHistory(ResponseStore(memory()), max_bytes=1).before("t", None) == ()
+    assert await ResponseHistory(ResponseStore(memory()), max_bytes=1).before("t", None) == Before()
 
 
 @pytest.mark.parametrize("gone", [name(0), name(2), "resp_1", "a" * 500])
@@ -112,7 +113,7 @@ async def test_a_chain_is_bounded_in_links() -> None:
     store = ResponseStore(memory())
     history = ResponseHistory(store, max_bytes=10**6)
     last = await chain_of(MAX_LINKS + 1, store)
-    assert len(await history.before("t", name(MAX_LINKS - 1))) == 2 * MAX_LINKS
+    assert len((await history.before("t", name(MAX_LINKS - 1))).items) == 2 * MAX_LINKS
     with pytest.raises(InvalidRequest) as caught:
         await history.before("t", last)
     assert caught.value.param == "previous_response_id"
@@ -122,7 +123,7 @@ async def test_a_chain_is_bounded_in_bytes() -> None:
     store = ResponseStore(memory())
     last = await chain_of(3, store)
     size = stored(0).num_bytes
-    assert await ResponseHistory(store, max_bytes=3 * size).before("t", last)
+    assert (await ResponseHistory(store, max_bytes=3 * size).before("t", last)).items
     with pytest.raises(InvalidRequest):
         await ResponseHistory(store, max_bytes=3 * size - 1).before("t", last)
 
