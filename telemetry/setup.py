@@ -1,19 +1,20 @@
-"""Builds the provider, sampler and OTLP exporter of one Tracing. Imports the SDK.
+"""Builds the sampler, the resource and the OTLP exporter of one Tracing. Imports the SDK.
 
-Providers are never made global: several servers fit in one process.
+Nothing is made global: several servers fit in one process.
 """
 
 import os
 
 from opentelemetry.sdk.environment_variables import OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
-from opentelemetry.sdk.trace import SpanLimits, SpanProcessor, TracerProvider, sampling
+from opentelemetry.sdk.trace import SpanLimits, SpanProcessor, sampling
 from opentelemetry.sdk.trace.export import SpanExporter
-from opentelemetry.trace import Tracer
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from telemetry.errors import SetupError
 from telemetry.export import BoundedExport
-from telemetry.settings import ExportSettings
+from telemetry.recorded_spans import RecordedSpans
+from telemetry.settings import MAX_CONTENT_LEN, ExportSettings
 
 SERVICE_NAME = "radixgate"
 
@@ -35,18 +36,17 @@ def make_export(settings: ExportSettings) -> BoundedExport:
     return BoundedExport(exporter, settings=settings.batch, target=target)
 
 
-def make_tracer(
+def make_spans(
     processor: SpanProcessor, *, sampler: sampling.Sampler, service_version: str
-) -> Tracer:
-    """A tracer of a provider of its own."""
-    provider = TracerProvider(
+) -> RecordedSpans:
+    """Spans that go to the processor."""
+    return RecordedSpans(
+        processor,
         sampler=sampler,
         resource=_resource(service_version),
-        span_limits=_span_limits(),
-        shutdown_on_exit=False,
+        scope=InstrumentationScope("radixgate", service_version),
+        limits=_span_limits(),
     )
-    provider.add_span_processor(processor)
-    return provider.get_tracer("radixgate", service_version)
 
 
 def make_sampler(settings: ExportSettings) -> sampling.Sampler:
@@ -94,7 +94,7 @@ def _resource(service_version: str) -> Resource:
 
 
 def _span_limits() -> SpanLimits:
-    # The specification's default length is unlimited; a client's stop strings need a limit.
+    # The specification's default length is unlimited.
     if OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT in os.environ:
         return SpanLimits()
-    return SpanLimits(max_attribute_length=4096)
+    return SpanLimits(max_attribute_length=MAX_CONTENT_LEN)

@@ -4,17 +4,16 @@ from opentelemetry.sdk.trace import sampling
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from telemetry.setup import make_tracer
-from telemetry.span_source import RecordingSpans
+from telemetry.setup import make_spans
 from telemetry.tracing import Tracing
 
 
 def in_memory_tracing() -> tuple[Tracing, InMemorySpanExporter]:
     """A Tracing, and the exporter whose get_finished_spans() has what it recorded."""
     exporter = InMemorySpanExporter()
-    tracer = make_tracer(
+    spans = make_spans(
         SimpleSpanProcessor(exporter),
         sampler=sampling.ParentBased(sampling.ALWAYS_ON),
         service_version="test",
     )
-    return Tracing(RecordingSpans(tracer), strict=True), exporter
+    return Tracing(spans, strict=True), exporter

@@ -7,15 +7,21 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from opentelemetry.trace import SpanContext, SpanKind
+from opentelemetry.trace import SpanContext
 
 from telemetry import names
 from telemetry.phases import PhaseLike
 from telemetry.request_trace import RequestTrace
-from telemetry.settings import accepts_incoming_context, read_export_settings
-from telemetry.span_source import RecordingSpans, SpanSource, UnrecordedSpans
+from telemetry.settings import (
+    MAX_CONTENT_LEN,
+    accepts_incoming_context,
+    read_export_settings,
+)
+from telemetry.span_source import SpanSource, SpanValue, UnrecordedSpans
+from telemetry.step_spans import StepLike, make_step_span
 from telemetry.w3c import read_context
 
 if TYPE_CHECKING:
@@ -40,8 +46,10 @@ class Tracing:
         accepts_context: bool = True,
         clock: Callable[[], int] = time.time_ns,
         strict: bool = False,
+        max_content_len: int = MAX_CONTENT_LEN,
     ) -> None:
         self._spans = spans
+        self._max_content_len = max_content_len
         self._export = export
         self._accepts_context = accepts_context
         self._clock = clock
@@ -57,13 +65,16 @@ class Tracing:
         settings = read_export_settings(os.environ)
         if settings is None:
             return cls(UnrecordedSpans(), accepts_context=accepts_context)
-        from telemetry.setup import make_export, make_sampler, make_tracer
+        from telemetry.setup import make_export, make_sampler, make_spans
 
         export = make_export(settings)
-        tracer = make_tracer(
-            export, sampler=make_sampler(settings), service_version=service_version
+        spans = make_spans(export, sampler=make_sampler(settings), service_version=service_version)
+        return cls(
+            spans,
+            export=export,
+            accepts_context=accepts_context,
+            max_content_len=settings.max_content_len,
         )
-        return cls(RecordingSpans(tracer), export=export, accepts_context=accepts_context)
 
     @property
     def num_dropped_spans(self) -> int:
@@ -75,13 +86,20 @@ class Tracing:
         return 0 if self._export is None else self._export.counts.num_exported
 
     def start_request(
-        self, *, method: str, route: str, headers: Mapping[str, str], tenant_hash: str | None
+        self,
+        *,
+        method: str,
+        route: str,
+        headers: Mapping[str, str],
+        tenant_hash: str | None,
+        attributes: Mapping[str, SpanValue] = MappingProxyType({}),
     ) -> RequestTrace:
-        """Opens the SERVER span; `route` is the template, `tenant_hash` no key and no name.
+        """Opens the SERVER span; `route` is the template, `tenant_hash` no key and no name,
+        `attributes` are further ones.
 
         A fault in telemetry gives a trace that is not recorded; strict tracing raises it.
         """
-        attributes = {names.HTTP_METHOD: method, names.HTTP_ROUTE: route}
+        attributes = {names.HTTP_METHOD: method, names.HTTP_ROUTE: route, **attributes}
         if tenant_hash is not None:
             attributes[names.ATTR_TENANT] = tenant_hash
         try:
@@ -95,19 +113,35 @@ class Tracing:
             _logger.exception("a request is not traced: its span could not be started")
             return self._start(UnrecordedSpans(), f"{method} {route}", parent=None, attributes={})
 
+    def record_step(self, step: StepLike) -> None:
+        """Makes the span of a step that the runtime has recorded; without a collector nothing."""
+        try:
+            span = make_step_span(step)
+            if span is not None:
+                self._spans.end([span])
+        except Exception:
+            if self._strict:
+                raise
+            _logger.exception("an engine step is not traced")
+
     def _start(
         self,
         spans: SpanSource,
         name: str,
         *,
         parent: SpanContext | None,
-        attributes: Mapping[str, str],
+        attributes: Mapping[str, SpanValue],
     ) -> RequestTrace:
         start_ns = self._clock()
-        span = spans.start(
-            name, parent=parent, kind=SpanKind.SERVER, attributes=attributes, start_ns=start_ns
+        span = spans.start(name, parent=parent, attributes=attributes, start_ns=start_ns)
+        return RequestTrace(
+            spans,
+            span,
+            start_ns=start_ns,
+            clock=self._clock,
+            strict=self._strict,
+            max_content_len=self._max_content_len,
         )
-        return RequestTrace(spans, span, start_ns=start_ns, clock=self._clock, strict=self._strict)
 
     def shutdown(self) -> None:
         """Exports what is left within a few seconds, whatever the collector does."""

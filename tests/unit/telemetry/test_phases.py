@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from telemetry import names
-from telemetry.phases import PhaseBuffer
+from telemetry.phases import MAX_EVENTS_PER_NAME, PhaseBuffer
 
 
 @dataclass(frozen=True)
@@ -13,6 +13,7 @@ class Phase:
     start_ns: int
     end_ns: int
     attributes: Mapping[str, str | int | float | bool] = field(default_factory=dict)
+    step: str = ""
 
 
 def test_phases_within_the_limit_keep_their_times_and_attributes() -> None:
@@ -52,6 +53,60 @@ def test_a_phase_never_ends_before_it_starts() -> None:
 
 def test_mask_time_is_summed_over_kept_and_folded_phases() -> None:
     buffer = PhaseBuffer(max_spans_per_phase=1)
-    assert buffer.mask_time_ms() is None
+    assert buffer.summary()[names.ATTR_MASK_TIME_MS] is None
     buffer.add([Phase("decode", i, i, {names.ATTR_MASK_TIME_MS: 0.5}) for i in range(4)])
-    assert buffer.mask_time_ms() == 2.0
+    assert buffer.summary()[names.ATTR_MASK_TIME_MS] == 2.0
+
+
+def queue(start_ns: int, end_ns: int, reason: str, **attributes: int) -> Phase:
+    return Phase(
+        names.SPAN_QUEUE, start_ns, end_ns, {names.ATTR_QUEUE_REASON: reason, **attributes}
+    )
+
+
+def test_the_wait_is_the_longest_before_admission_and_its_reason_the_last_of_all() -> None:
+    buffer = PhaseBuffer()
+    buffer.add([queue(0, 2_000_000, "slots"), queue(0, 5_000_000, "grammar")])
+    buffer.add([queue(6_000_000, 16_000_000, "memory", **{names.ATTR_PREEMPTIONS: 1})])
+    summary = buffer.summary()
+    assert summary[names.ATTR_QUEUE_MS] == 5.0
+    assert summary[names.ATTR_QUEUE_REASON] == "memory"
+
+
+def test_a_request_that_never_queued_says_nothing_of_it() -> None:
+    assert set(PhaseBuffer().summary().values()) == {None}
+
+
+def preempted(at_ns: int) -> Phase:
+    return Phase(names.EVENT_PREEMPTED, at_ns, at_ns, {names.ATTR_TOKENS: 7})
+
+
+def test_moments_are_no_spans_and_are_counted() -> None:
+    buffer = PhaseBuffer()
+    buffer.add([preempted(5), Phase("prefill", 6, 7), preempted(8)])
+    assert [span.name for span in buffer.spans()] == ["prefill"]
+    assert [(one.name, one.end_ns) for one in buffer.moments()] == [
+        (names.EVENT_PREEMPTED, 5),
+        (names.EVENT_PREEMPTED, 8),
+    ]
+    assert buffer.summary()[names.ATTR_PREEMPTIONS] == 2
+
+
+def test_more_moments_than_a_span_has_room_for_share_one() -> None:
+    buffer = PhaseBuffer()
+    buffer.add(preempted(at_ns) for at_ns in range(1_000))
+    moments = buffer.moments()
+    assert len(moments) == MAX_EVENTS_PER_NAME + 1
+    folded = 1_000 - MAX_EVENTS_PER_NAME
+    assert (moments[-1].end_ns, moments[-1].attributes) == (
+        999,
+        {names.ATTR_TOKENS: 7 * folded, names.ATTR_FOLDED_COUNT: folded},
+    )
+    assert (buffer.spans(), buffer.num_folded()) == ([], folded)
+    assert buffer.summary()[names.ATTR_PREEMPTIONS] == 1_000
+
+
+def test_a_span_knows_the_step_that_computed_it() -> None:
+    buffer = PhaseBuffer()
+    buffer.add([Phase("prefill", 1, 2, step="00-1-2-01")])
+    assert buffer.spans()[0].step == "00-1-2-01"

@@ -11,6 +11,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from telemetry import names
 from telemetry.request_trace import RequestTrace
+from telemetry.span_source import SpanDraft
 from telemetry.testing import in_memory_tracing
 from telemetry.tracing import Tracing
 
@@ -21,6 +22,7 @@ class Phase:
     start_ns: int
     end_ns: int
     attributes: Mapping[str, str | int | float | bool] = field(default_factory=dict)
+    step: str = ""
 
 
 @dataclass
@@ -139,6 +141,7 @@ def test_success_has_a_model_span_with_request_response_and_usage(
         "radixgate.cache.hit_tokens": 16,
         "radixgate.cache.computed_tokens": 4,
         "radixgate.grammar.mask_time_ms": 1.5,
+        "radixgate.queue.wait_ms": 1e-06,
         "radixgate.ttft_ms": 2.0,
     }
     assert [(event.name, event.timestamp) for event in inner.events] == [
@@ -261,20 +264,22 @@ def test_a_clients_long_texts_are_cut(recorder: Recorder) -> None:
         assert len(str(attributes[name])) <= 1024
 
 
-class BrokenSpans:
-    """A span source that fails once the server span exists."""
+class BrokenDraft(SpanDraft):
+    """A SERVER span that can have no children."""
 
-    def start(self, name: str, **_: object) -> Any:
+    def child(self, name: str, **_: object) -> SpanDraft:
         raise RuntimeError(name)
 
 
 def broken_trace(*, strict: bool) -> tuple[RequestTrace, Recorder]:
     recorder = Recorder(*in_memory_tracing())
     whole = recorder.start()
-    return (
-        RequestTrace(BrokenSpans(), whole._server_span, start_ns=whole.start_ns, strict=strict),
-        recorder,
+    sound = whole._server_span
+    draft = BrokenDraft(
+        sound.name, sound.context, None, sound.kind, sound.start_ns, is_recorded=True
     )
+    spans = recorder.tracing._spans
+    return RequestTrace(spans, draft, start_ns=whole.start_ns, strict=strict), recorder
 
 
 def test_a_fault_in_telemetry_never_reaches_the_request_and_loses_no_span(
@@ -295,3 +300,37 @@ def test_a_fault_in_telemetry_is_raised_in_tests() -> None:
     trace, _ = broken_trace(strict=True)
     with pytest.raises(RuntimeError, match="chat m"):
         describe(trace)
+
+
+def test_a_preemption_is_an_event_between_the_others_and_no_span(recorder: Recorder) -> None:
+    trace = recorder.start()
+    describe(trace)
+    at = trace.start_ns
+    trace.add_phases(
+        [
+            Phase("prefill", at, at + 1),
+            Phase(names.EVENT_PREEMPTED, at + 5, at + 5, {names.ATTR_PREEMPTION_REASON: "memory"}),
+            Phase(names.EVENT_RESUMED, at + 9, at + 9, {names.ATTR_CACHED_TOKENS: 16}),
+        ]
+    )
+    trace.first_token(at + 3)
+    trace.finish(status=200, outcome="aborted")
+    tree = recorder.tree()
+    assert set(tree) == {"POST /v1/chat/completions", "chat m", "prefill"}
+    events = tree["chat m"].events
+    assert [event.name for event in events] == ["first_token", "preempted", "resumed", "aborted"]
+    assert [event.timestamp - at for event in events[:3]] == [3, 5, 9]
+    assert dict(events[1].attributes or {}) == {"radixgate.preemption.reason": "memory"}
+    assert (tree["chat m"].attributes or {})["radixgate.preemptions"] == 1
+
+
+def test_a_chunk_has_a_link_to_the_step_that_computed_it(recorder: Recorder) -> None:
+    trace = recorder.start()
+    describe(trace)
+    step = f"00-{5:032x}-{7:016x}-01"
+    trace.add_phases([Phase("prefill", 1, 2, step=step), Phase("decode", 2, 3)])
+    trace.finish(status=200, outcome="ok")
+    tree = recorder.tree()
+    (link,) = tree["prefill"].links
+    assert (link.context.trace_id, link.context.span_id) == (5, 7)
+    assert tree["decode"].links == ()

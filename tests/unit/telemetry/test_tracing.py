@@ -5,10 +5,10 @@ import subprocess
 import sys
 
 import pytest
-from opentelemetry.trace import Span
 
 from telemetry.errors import SetupError
 from telemetry.request_trace import RequestTrace
+from telemetry.span_source import SpanDraft
 from telemetry.testing import in_memory_tracing
 from telemetry.tracing import Tracing
 
@@ -112,7 +112,10 @@ def test_a_variable_the_exporter_refuses_stops_the_start(monkeypatch: pytest.Mon
 class BrokenSpans:
     """An SDK with a fault."""
 
-    def start(self, *_args: object, **_options: object) -> Span:
+    def start(self, *_args: object, **_options: object) -> SpanDraft:
+        raise RuntimeError("the SDK's fault")
+
+    def end(self, *_args: object) -> None:
         raise RuntimeError("the SDK's fault")
 
 
