@@ -4,7 +4,7 @@ Made only where the setting `trace_content` asks for it and the trace is recorde
 bounded; what is left out of it says so in its place.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -163,11 +163,8 @@ def _message(message: Message, room: _Room) -> Message:
         parts.append({"type": "reasoning", "content": room.text(str(thoughts))})
     if text := _joined(message):
         parts.append({"type": "text", "content": room.text(text)})
-    for call in message.get("tool_calls") or ():
-        function = call.get("function") or {}
-        parts.append(
-            _call(call.get("id"), function.get("name"), function.get("arguments"), room=room)
-        )
+    functions = [(c.get("id"), c.get("function") or {}) for c in message.get("tool_calls") or ()]
+    parts += _calls([(i, f.get("name"), f.get("arguments")) for i, f in functions], room)
     return {"role": role, "parts": parts}
 
 
@@ -180,14 +177,19 @@ def _joined(message: Message) -> str:
     return "".join(map(str, texts))
 
 
-def _call(call_id: object, name: object, arguments: object, *, room: _Room) -> Message:
-    text = arguments if isinstance(arguments, str) else _encode(arguments)
-    return {
-        "type": "tool_call",
-        "id": room.text(str(call_id or "")),
-        "name": room.text(str(name or "")),
-        "arguments": room.json(text),
-    }
+def _calls(calls: Sequence[tuple[object, object, object]], room: _Room) -> Iterator[Message]:
+    """Each is an id, a name and arguments."""
+    for index, (call_id, name, arguments) in enumerate(calls):
+        if room.is_full:
+            yield {"type": "text", "content": cut_mark(len(calls) - index, "calls")}
+            return
+        text = arguments if isinstance(arguments, str) else _encode(arguments)
+        yield {
+            "type": "tool_call",
+            "id": room.text(str(call_id or "")),
+            "name": room.text(str(name or "")),
+            "arguments": room.json(text),
+        }
 
 
 def _answer(choice: _Choice, room: _Room, *, unfinished: str) -> Message:
@@ -195,7 +197,7 @@ def _answer(choice: _Choice, room: _Room, *, unfinished: str) -> Message:
     for kind, texts in (("reasoning", choice.thoughts), ("text", choice.texts)):
         if text := "".join(texts):
             parts.append({"type": kind, "content": room.text(text)})
-    parts += [_call(c.call_id, c.name, c.arguments, room=room) for c in choice.calls]
+    parts += _calls([(c.call_id, c.name, c.arguments) for c in choice.calls], room)
     reason = choice.reason or unfinished
     return {
         "role": "assistant",
