@@ -39,7 +39,7 @@ from gateway.tools.families import DialectSetting, find_dialect
 from grammar.matcher import Vocabulary
 from grammar.probe import ConstraintProbe
 from runtime.errors import RuntimePackageError
-from runtime.messages import EngineInfo
+from runtime.messages import EngineInfo, StepSpan
 from runtime.model_source import ModelSource, open_model
 from runtime.remote_engine import RemoteEngine
 from runtime.supervisor import EngineSupervisor, LogFormat, SupervisorPolicy
@@ -154,7 +154,9 @@ def assemble(settings: Settings, *, engine: ServedEngine | None = None) -> Assem
     metrics.set_span_source(
         exported=lambda: tracing.num_exported_spans, dropped=lambda: tracing.num_dropped_spans
     )
-    engine = engine or _engine(settings, source, path=path, model_id=names.id)
+    engine = engine or _engine(
+        settings, source, path=path, model_id=names.id, on_step=tracing.record_step
+    )
     template = template_of(source, settings.tool_dialect)
     tokenizer = Tokenizer(source.text)
     markers = find_markers(
@@ -195,7 +197,14 @@ def assemble(settings: Settings, *, engine: ServedEngine | None = None) -> Assem
     )
 
 
-def _engine(settings: Settings, source: ModelSource, *, path: Path, model_id: str) -> ServedEngine:
+def _engine(
+    settings: Settings,
+    source: ModelSource,
+    *,
+    path: Path,
+    model_id: str,
+    on_step: Callable[[StepSpan], None],
+) -> ServedEngine:
     """A runtime elsewhere, or one of its own, as a child."""
     if settings.runtime_url is not None:
         warn_of_unused(settings)
@@ -203,12 +212,14 @@ def _engine(settings: Settings, source: ModelSource, *, path: Path, model_id: st
             settings.runtime_url,
             hang_timeout_s=settings.hang_timeout_s,
             check=lambda info: _other_model(info, source),
+            on_step=on_step,
         )
     return EngineSupervisor(
         runtime_config(settings, path, model_id=model_id),
         policy=SupervisorPolicy(hang_timeout_s=settings.hang_timeout_s),
         logs=LogFormat(settings.log_level, json_lines=settings.log_json),
         cache_redis_url=settings.cache_redis_url,
+        on_step=on_step,
     )
 
 
