@@ -208,8 +208,21 @@ class Observation:
         if self._answer is not None:
             unfinished = "aborted" if outcome == "aborted" else "error"
             self.trace.record_content(partial(self._answer.attributes, unfinished))
+        gaps = self._live.timer.gaps
+        self.trace.annotate(
+            {
+                names.ATTR_ITL_P50_MS: gaps.quantile_ms(0.5),
+                names.ATTR_ITL_P99_MS: gaps.quantile_ms(0.99),
+            }
+        )
         if usage is not None:
-            self.trace.annotate({names.GEN_AI_USAGE_REASONING: usage.reasoning_tokens})
+            self.trace.annotate(
+                {
+                    names.GEN_AI_USAGE_REASONING: usage.reasoning_tokens,
+                    names.ATTR_FORCED_TOKENS: usage.forced_tokens,
+                    **_by_tier(usage),
+                }
+            )
         if self._retry_log:
             num_tokens = sum(self._retry_log)
             self.trace.annotate(
@@ -289,6 +302,10 @@ class ObservationMiddleware:
         )
         context.observation = Observation(trace, self._metrics, route=route, live=live)
         return context.observation
+
+
+def _by_tier(usage: Usage) -> dict[str, int]:
+    return {f"{names.ATTR_TIER_TOKENS}.{tier}": n for tier, n in usage.tier_tokens.items()}
 
 
 def _address(scope: Scope) -> dict[str, SpanValue]:
