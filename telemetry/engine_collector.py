@@ -9,11 +9,12 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from telemetry import names
+from telemetry import catalog
+from telemetry.families import family_of
+from telemetry.metric_definition import MetricDefinition
 from telemetry.tier_metrics import TierMetrics, TierUseLike, tier_gauges
 
 
@@ -54,33 +55,20 @@ class EngineStatsLike(Protocol):
 
 ReadStats = Callable[[], EngineStatsLike | None]
 
-_COUNTERS: tuple[tuple[str, str, Callable[[EngineStatsLike], int]], ...] = (
-    (
-        names.METRIC_COMPUTED_TOKENS,
-        "Prompt tokens that were computed rather than found in the cache.",
-        lambda stats: stats.computed_prompt_tokens,
-    ),
-    (
-        names.METRIC_RECOMPUTED_TOKENS,
-        "Tokens computed again after a preemption.",
-        lambda stats: stats.recomputed_tokens,
-    ),
-    (
-        names.METRIC_PREEMPTIONS,
-        "Running requests that gave their pages to another and were started again.",
-        lambda stats: stats.preemptions,
-    ),
-    (
-        names.METRIC_FAIR_PREEMPTIONS,
-        "Running requests of a key that had many, started again after one of another key.",
-        lambda stats: stats.fair_preemptions,
-    ),
-    (
-        names.METRIC_EVICTED_PAGES,
-        "Cached pages given up for new ones.",
-        lambda stats: stats.evicted_pages,
-    ),
-    (names.METRIC_ENGINE_STEPS, "Forward passes of the engine.", lambda stats: stats.steps),
+_COUNTERS: tuple[tuple[MetricDefinition, Callable[[EngineStatsLike], int]], ...] = (
+    (catalog.COMPUTED_TOKENS, lambda stats: stats.computed_prompt_tokens),
+    (catalog.RECOMPUTED_TOKENS, lambda stats: stats.recomputed_tokens),
+    (catalog.PREEMPTIONS, lambda stats: stats.preemptions),
+    (catalog.FAIR_PREEMPTIONS, lambda stats: stats.fair_preemptions),
+    (catalog.EVICTED_PAGES, lambda stats: stats.evicted_pages),
+    (catalog.ENGINE_STEPS, lambda stats: stats.steps),
+)
+_GAUGES: tuple[tuple[MetricDefinition, Callable[[EngineStatsLike], int]], ...] = (
+    (catalog.WAITING, lambda stats: stats.num_waiting),
+    (catalog.RUNNING, lambda stats: stats.num_running),
+    (catalog.KV_PAGES_LOCKED, lambda stats: stats.pages_locked),
+    (catalog.KV_PAGES_PINNED, lambda stats: stats.pages_pinned),
+    (catalog.KV_PAGES_CAPACITY, lambda stats: stats.pages_total),
 )
 
 
@@ -90,22 +78,18 @@ class EngineCollector(Collector):
     def __init__(self, read: ReadStats) -> None:
         self._read = read
         self._lock = threading.Lock()
-        self._last = dict.fromkeys((name for name, _, _ in _COUNTERS), 0)
+        self._last = dict.fromkeys((metric.name for metric, _ in _COUNTERS), 0)
         self._totals = dict(self._last)
         self._tiers = TierMetrics()
 
     def collect(self) -> Iterator[Metric]:
         stats = self._read()
-        yield GaugeMetricFamily(
-            names.METRIC_ENGINE_UP,
-            "1 while the engine takes requests.",
-            value=float(stats is not None),
-        )
+        yield family_of(catalog.ENGINE_UP, {(): float(stats is not None)})
         if stats is not None:
             self._advance(stats)
             yield from _gauges(stats)
-        for name, text, _ in _COUNTERS:
-            yield CounterMetricFamily(name, text, value=self._totals[name])
+        for metric, _ in _COUNTERS:
+            yield family_of(metric, {(): self._totals[metric.name]})
         with self._lock:
             tiers = list(self._tiers.counters())
         yield from tiers
@@ -116,42 +100,18 @@ class EngineCollector(Collector):
 
     def _advance(self, stats: EngineStatsLike) -> None:
         with self._lock:
-            for name, _, get in _COUNTERS:
+            for metric, get in _COUNTERS:
                 value = get(stats)
-                last = self._last[name]
+                last = self._last[metric.name]
                 # Less than before: a new incarnation counted all of it.
-                self._totals[name] += value - last if value >= last else value
-                self._last[name] = value
+                self._totals[metric.name] += value - last if value >= last else value
+                self._last[metric.name] = value
             self._tiers.advance(stats.tiers)
 
 
 def _gauges(stats: EngineStatsLike) -> Iterator[Metric]:
-    yield GaugeMetricFamily(
-        names.METRIC_WAITING, "Requests in the engine's queue.", value=stats.num_waiting
-    )
-    yield GaugeMetricFamily(
-        names.METRIC_RUNNING, "Requests in the engine's batch.", value=stats.num_running
-    )
-    pages = GaugeMetricFamily(
-        names.METRIC_KV_PAGES,
-        "KV pages by state: free, cached (in the tree), held (by one running request).",
-        labels=["state"],
-    )
-    pages.add_metric(["free"], stats.pages_free)
-    pages.add_metric(["cached"], stats.pages_cached)
-    pages.add_metric(["held"], stats.pages_held)
-    yield pages
-    yield GaugeMetricFamily(
-        names.METRIC_KV_PAGES_LOCKED,
-        "Cached pages that running requests use and that cannot be evicted.",
-        value=stats.pages_locked,
-    )
-    yield GaugeMetricFamily(
-        names.METRIC_KV_PAGES_PINNED,
-        "Cached pages that clients have asked to keep, the last to be evicted.",
-        value=stats.pages_pinned,
-    )
-    yield GaugeMetricFamily(
-        names.METRIC_KV_PAGES_CAPACITY, "KV pages in the pool.", value=stats.pages_total
-    )
+    for metric, get in _GAUGES:
+        yield family_of(metric, {(): get(stats)})
+    pages = {"free": stats.pages_free, "cached": stats.pages_cached, "held": stats.pages_held}
+    yield family_of(catalog.KV_PAGES, {(state,): value for state, value in pages.items()})
     yield from tier_gauges(stats.tiers)

@@ -1,166 +1,117 @@
-"""The server's Prometheus metrics, in a registry of their own; names are in names.py.
+"""The server's metrics, in a registry of their own; what they are is in catalog.py.
 
-Labels are bounded: routes are templates from a fixed set, reasons a limited number.
+Labels are bounded: each has a fixed set of values, or a limited number of them.
 """
 
-import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
-from prometheus_client.core import CounterMetricFamily
-from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from prometheus_client import CollectorRegistry, disable_created_metrics
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from telemetry import names
+from telemetry import catalog
+from telemetry.bounded_names import BoundedNames
 from telemetry.engine_collector import EngineCollector, EngineStatsLike, ReadStats
+from telemetry.exposition import expose
+from telemetry.families import family_of, make_counter, make_gauge, make_histogram
+from telemetry.goodput import NO_LIMITS, Ended, Slo, judge
+from telemetry.metric_definition import OTHER
+from telemetry.phase_figures import PhaseFigures
+from telemetry.prices import PriceTable
+from telemetry.tenant_ledger import TenantLedger
 from telemetry.token_histogram import TokenHistogram
 
-__all__ = ["EngineStatsLike", "Metrics"]
+__all__ = ["BuildInfo", "EngineStatsLike", "Metrics", "UsageLike"]
 
-ROUTES = frozenset(
-    {
-        "/v1/chat/completions",
-        "/v1/completions",
-        "/v1/models",
-        "/v1/models/{id}",
-        "/health",
-        "/ready",
-        "/version",
-        "/metrics",
-    }
-)
-OTHER = "other"
-_MAX_REASONS = 32
+_ROUTES = frozenset(catalog.ROUTES)
+Exemplar = dict[str, str] | None
+Tier = Literal["device", "host", "disk", "redis"]
 
-# The first rows are the buckets that OpenTelemetry's GenAI conventions advise; small models on a
-# loaded CPU need the last ones, decode on a GPU the first of the inter-token ones.
-TTFT_BUCKETS = (
-    *(0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0),
-    *(20.0, 40.0, 80.0),
-)
-INTER_TOKEN_BUCKETS = (
-    *(0.0025, 0.005),
-    *(0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5),
-    *(5.0, 10.0, 20.0, 40.0, 80.0),
-)
-COMPILE_BUCKETS = (0.001, 0.002, 0.003, 0.005, 0.01, 0.02, 0.05, 0.15, 0.5, 1.0, 2.0, 5.0, 10.0)
-DURATION_BUCKETS = tuple(0.01 * 2**i for i in range(16))
+
+class UsageLike(Protocol):
+    """What a request took; `gateway.generation.Usage` is one."""
+
+    @property
+    def prompt_tokens(self) -> int: ...
+    @property
+    def completion_tokens(self) -> int: ...
+    @property
+    def cached_tokens(self) -> int: ...
+    @property
+    def written_tokens(self) -> int: ...
+    @property
+    def forced_tokens(self) -> int: ...
+    @property
+    def tier_tokens(self) -> Mapping[Tier, int]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class BuildInfo:
+    """What is served, for the label of that name each."""
+
+    version: str
+    model: str
+    dtype: str
+    device: str
 
 
 class Metrics:
     """One per server. All methods are thread-safe."""
 
-    def __init__(self, *, routes: Collection[str] = ROUTES) -> None:
+    def __init__(self) -> None:
         # Creation times would double the number of series. The library has one switch for all.
         disable_created_metrics()  # type: ignore[no-untyped-call]
-        self._registry = CollectorRegistry(auto_describe=False)
-        self._routes = frozenset(routes)
-        self._reasons = _BoundedNames(_MAX_REASONS)
+        self.registry = CollectorRegistry(auto_describe=False)
+        self._reasons = BoundedNames(catalog.MAX_REASONS)
+        self._slo = NO_LIMITS
         self._make_request_metrics()
+        self._make_latency_metrics()
         self._make_token_metrics()
         self._make_constraint_metrics()
+        self._metric_exports = make_counter(catalog.METRIC_EXPORTS, self.registry)
 
     def _make_request_metrics(self) -> None:
-        self._requests = Counter(
-            names.METRIC_REQUESTS,
-            "Finished requests; outcome is ok, aborted, error or rejected.",
-            ["route", "outcome", "status"],
-            registry=self._registry,
-        )
-        self._duration = Histogram(
-            names.METRIC_REQUEST_DURATION,
-            "Seconds from a request's acceptance to its last byte.",
-            ["route"],
-            buckets=DURATION_BUCKETS,
-            registry=self._registry,
-        )
-        self._rejected = Counter(
-            names.METRIC_REJECTED,
-            "Requests refused before they reached the engine, by reason.",
-            ["reason"],
-            registry=self._registry,
-        )
-        self._ignored = Counter(
-            names.METRIC_IGNORED,
-            "Parameters of requests that were accepted without effect, by name.",
-            ["name"],
-            registry=self._registry,
-        )
-        self._key_file_reads = Counter(
-            names.METRIC_KEY_FILE_READS,
-            "Times that a changed key file was read; outcome is ok or error (the old keys stay).",
-            ["outcome"],
-            registry=self._registry,
-        )
-        self._redis_failures = Counter(
-            names.METRIC_REDIS_FAILURES,
-            "Calls to Redis that failed or were not answered in time; counting went on without it.",
-            registry=self._registry,
-        )
+        registry = self.registry
+        self._requests = make_counter(catalog.REQUESTS, registry)
+        self._in_flight = make_gauge(catalog.REQUESTS_IN_FLIGHT, registry)
+        self._rejected = make_counter(catalog.REJECTED, registry)
+        self._ignored = make_counter(catalog.IGNORED, registry)
+        self._key_file_reads = make_counter(catalog.KEY_FILE_READS, registry)
+        self._redis_failures = make_counter(catalog.REDIS_FAILURES, registry)
+        self._goodput = make_counter(catalog.GOODPUT, registry)
+        self._slo_seconds = make_gauge(catalog.SLO, registry)
+
+    def _make_latency_metrics(self) -> None:
+        registry = self.registry
+        self._duration = make_histogram(catalog.REQUEST_DURATION, registry)
+        self._ttft = make_histogram(catalog.TTFT, registry)
+        self._tpot = make_histogram(catalog.TPOT, registry)
+        self._inter_token = TokenHistogram(catalog.INTER_TOKEN)
+        registry.register(self._inter_token)
+        self._queue = make_histogram(catalog.QUEUE, registry)
 
     def _make_token_metrics(self) -> None:
-        self._ttft = Histogram(
-            names.METRIC_TTFT,
-            "Seconds from a request's start to its first token.",
-            buckets=TTFT_BUCKETS,
-            registry=self._registry,
-        )
-        self._inter_token = TokenHistogram(
-            names.METRIC_INTER_TOKEN,
-            "Seconds between two tokens of one answer, one observation for each token.",
-            bounds=INTER_TOKEN_BUCKETS,
-        )
-        self._registry.register(self._inter_token)
-        self._prompt_tokens = Counter(
-            names.METRIC_PROMPT_TOKENS,
-            "Prompt tokens of answered requests, cached ones included.",
-            registry=self._registry,
-        )
-        self._cached_tokens = Counter(
-            names.METRIC_CACHED_TOKENS,
-            "Prompt tokens whose computation was found in the cache.",
-            registry=self._registry,
-        )
-        self._written_tokens = Counter(
-            names.METRIC_CACHE_WRITTEN_TOKENS,
-            "Prompt tokens that were computed and left in the cache.",
-            registry=self._registry,
-        )
-        self._generated_tokens = Counter(
-            names.METRIC_GENERATED_TOKENS,
-            "Tokens generated for answers.",
-            registry=self._registry,
-        )
+        registry = self.registry
+        self._prompt_tokens = make_counter(catalog.PROMPT_TOKENS, registry)
+        self._cached_tokens = make_counter(catalog.CACHED_TOKENS, registry)
+        self._tier_tokens = make_counter(catalog.CACHED_TOKENS_BY_TIER, registry)
+        self._written_tokens = make_counter(catalog.CACHE_WRITTEN_TOKENS, registry)
+        self._cache_misses = make_counter(catalog.CACHE_MISSES, registry)
+        self._generated_tokens = make_counter(catalog.GENERATED_TOKENS, registry)
+        self._forced_tokens = make_counter(catalog.FORCED_TOKENS, registry)
+        self._ledger = TenantLedger()
+        registry.register(self._ledger)
 
     def _make_constraint_metrics(self) -> None:
-        self._constraints = Counter(
-            names.METRIC_CONSTRAINTS,
-            "Constrained requests; class is enforced or checked.",
-            ["class", "engine", "kind"],
-            registry=self._registry,
-        )
-        self._compile = Histogram(
-            names.METRIC_GRAMMAR_COMPILE,
-            "Seconds from a new constraint to its first mask.",
-            buckets=COMPILE_BUCKETS,
-            registry=self._registry,
-        )
-        self._violations = Counter(
-            names.METRIC_CONSTRAINT_VIOLATIONS,
-            "Complete answers that did not fit their constraint and were not given. Stays 0.",
-            registry=self._registry,
-        )
-        self._retries = Counter(
-            names.METRIC_CONSTRAINT_RETRIES,
-            "Times that a part of a checked answer was generated anew.",
-            registry=self._registry,
-        )
-        self._retried_tokens = Counter(
-            names.METRIC_RETRIED_TOKENS,
-            "Tokens of checked answers that were thrown away.",
-            registry=self._registry,
-        )
+        registry = self.registry
+        self._constraints = make_counter(catalog.CONSTRAINTS, registry)
+        self._compile = make_histogram(catalog.GRAMMAR_COMPILE, registry)
+        self._mask = make_histogram(catalog.MASK, registry)
+        self._violations = make_counter(catalog.CONSTRAINT_VIOLATIONS, registry)
+        self._retries = make_counter(catalog.CONSTRAINT_RETRIES, registry)
+        self._retried_tokens = make_counter(catalog.RETRIED_TOKENS, registry)
 
     def constrained(
         self, *, enforcement: str, engine: str, kind: str, compile_s: float | None
@@ -177,11 +128,24 @@ class Metrics:
         self._retries.inc(num_retries)
         self._retried_tokens.inc(num_tokens)
 
-    def request_finished(self, *, route: str, outcome: str, status: int, duration_s: float) -> None:
+    def request_started(self) -> None:
+        """request_finished() is to follow, however it ends."""
+        self._in_flight.inc()
+
+    def request_finished(
+        self,
+        *,
+        route: str,
+        outcome: str,
+        status: int,
+        duration_s: float,
+        exemplar: Exemplar = None,
+    ) -> None:
         """`route` is the template; one that is not served counts as "other"."""
-        known = route if route in self._routes else OTHER
+        known = route if route in _ROUTES else OTHER
+        self._in_flight.dec()
         self._requests.labels(route=known, outcome=outcome, status=str(status)).inc()
-        self._duration.labels(route=known).observe(duration_s)
+        self._duration.labels(route=known).observe(duration_s, exemplar)
 
     def rejected(self, reason: str) -> None:
         self._rejected.labels(reason=self._reasons.admit(reason)).inc()
@@ -195,61 +159,114 @@ class Metrics:
     def redis_failed(self) -> None:
         self._redis_failures.inc()
 
-    def observe_ttft(self, seconds: float) -> None:
-        self._ttft.observe(seconds)
+    def metrics_exported(self, is_ok: bool) -> None:
+        """These metrics were sent to a collector, which took them or not."""
+        self._metric_exports.labels(outcome="ok" if is_ok else "error").inc()
 
-    def observe_inter_token(self, seconds: float, *, num_tokens: int = 1) -> None:
+    def observe_ttft(
+        self, seconds: float, *, operation: str = "chat", exemplar: Exemplar = None
+    ) -> None:
+        """`exemplar` has the trace_id and span_id of a request whose trace is sampled."""
+        known = catalog.OPERATION.admit(operation)
+        self._ttft.labels(operation=known).observe(seconds, exemplar)
+
+    def observe_tpot(
+        self, seconds: float, *, operation: str = "chat", exemplar: Exemplar = None
+    ) -> None:
+        known = catalog.OPERATION.admit(operation)
+        self._tpot.labels(operation=known).observe(seconds, exemplar)
+
+    def observe_inter_token(
+        self, seconds: float, *, num_tokens: int = 1, exemplar: Exemplar = None
+    ) -> None:
         """A delta's gaps, as timing.StreamTimer.observe() gives them."""
-        self._inter_token.observe(seconds, num_tokens)
+        self._inter_token.observe(seconds, num_tokens, exemplar=exemplar)
 
-    def count_tokens(self, *, prompt: int, cached: int, written: int, completion: int) -> None:
-        self._prompt_tokens.inc(prompt)
-        self._cached_tokens.inc(cached)
-        self._written_tokens.inc(written)
-        self._generated_tokens.inc(completion)
+    def observe_phases(self, figures: PhaseFigures, *, is_constrained: bool) -> None:
+        """Of one request; without a constraint its masks, where it was measured, are none."""
+        if figures.queue_s is not None:
+            self._queue.observe(figures.queue_s)
+        if is_constrained and figures.mask_s is not None:
+            self._mask.observe(figures.mask_s)
+        for reason in figures.misses:
+            self._cache_misses.labels(reason=catalog.MISS_REASON.admit(reason)).inc()
+
+    def count_usage(self, usage: UsageLike, *, tenant: str, model: str) -> None:
+        """What one request took, whether it was answered or not. `model` is the served id, `tenant`
+        a hash, "" where no keys are set."""
+        self._prompt_tokens.inc(usage.prompt_tokens)
+        self._cached_tokens.inc(usage.cached_tokens)
+        self._written_tokens.inc(usage.written_tokens)
+        self._generated_tokens.inc(usage.completion_tokens)
+        self._forced_tokens.inc(usage.forced_tokens)
+        num_lower = sum(usage.tier_tokens.values())
+        self._tier_tokens.labels("device").inc(usage.cached_tokens - num_lower)
+        for tier, num_tokens in usage.tier_tokens.items():
+            self._tier_tokens.labels(tier).inc(num_tokens)
+        self._ledger.add(
+            tenant=tenant,
+            model=model,
+            prompt=usage.prompt_tokens,
+            cached=usage.cached_tokens,
+            completion=usage.completion_tokens,
+        )
+
+    def count_goodput(self, ended: Ended) -> None:
+        """A request for an answer ended like this."""
+        result = judge(ended, self._slo)
+        if result is not None:
+            self._goodput.labels(result=result).inc()
+
+    def set_slo(self, slo: Slo) -> None:
+        """The limits of goodput, from the first request on."""
+        self._slo = slo
+        for limit, seconds in (("ttft", slo.ttft_s), ("tpot", slo.tpot_s)):
+            if seconds is not None:
+                self._slo_seconds.labels(limit=limit).set(seconds)
+
+    def set_prices(self, prices: PriceTable) -> None:
+        """What tokens cost, from the first one on."""
+        self._ledger.set_prices(prices)
 
     def set_engine_source(self, read: ReadStats) -> None:
         """`read` is called at each scrape; None while the engine takes no requests. Call once."""
-        self._registry.register(EngineCollector(read))
+        self.registry.register(EngineCollector(read))
+
+    def set_build_source(self, read: Callable[[], BuildInfo | None]) -> None:
+        """`read` is called at each scrape; None as long as it is not known. Call once."""
+        self.registry.register(_Read(lambda: [_build_info(read())]))
 
     def set_span_source(self, *, exported: Callable[[], int], dropped: Callable[[], int]) -> None:
         """Counts of a Tracing, read at each scrape. Call once."""
-        self._registry.register(_SpanCollector(exported, dropped))
+        self.registry.register(
+            _Read(
+                lambda: [
+                    family_of(catalog.SPANS_EXPORTED, {(): exported()}),
+                    family_of(catalog.SPANS_DROPPED, {(): dropped()}),
+                ]
+            )
+        )
 
-    def render(self) -> tuple[bytes, str]:
-        """The exposition and its content type."""
-        return generate_latest(self._registry), CONTENT_TYPE_PLAIN_0_0_4
+    def render(self, accept: str = "") -> tuple[bytes, str]:
+        """The exposition that a client asks for with this header, and its content type."""
+        return expose(self.registry, accept)
 
 
-class _SpanCollector(Collector):
-    def __init__(self, exported: Callable[[], int], dropped: Callable[[], int]) -> None:
-        self._exported = exported
-        self._dropped = dropped
+class _Read(Collector):
+    """Families that are made when they are asked for."""
+
+    def __init__(self, read: Callable[[], Sequence[Metric]]) -> None:
+        self._read = read
 
     def collect(self) -> Iterator[Metric]:
-        yield CounterMetricFamily(
-            names.METRIC_SPANS_EXPORTED, "Spans a collector accepted.", value=self._exported()
-        )
-        yield CounterMetricFamily(
-            names.METRIC_SPANS_DROPPED,
-            "Sampled spans that no collector will get.",
-            value=self._dropped(),
-        )
+        yield from self._read()
+
+    def describe(self) -> Iterator[Metric]:
+        """Nothing is read when the collector is registered."""
+        return iter(())
 
 
-class _BoundedNames:
-    """Lets a limited number of distinct label values through; the rest become one."""
-
-    def __init__(self, max_names: int) -> None:
-        self._max_names = max_names
-        self._names: set[str] = set()
-        self._lock = threading.Lock()
-
-    def admit(self, name: str) -> str:
-        with self._lock:
-            if name in self._names:
-                return name
-            if len(self._names) >= self._max_names:
-                return OTHER
-            self._names.add(name)
-            return name
+def _build_info(info: BuildInfo | None) -> Metric:
+    if info is None:
+        return family_of(catalog.BUILD_INFO, {})
+    return family_of(catalog.BUILD_INFO, {(info.version, info.model, info.dtype, info.device): 1.0})

@@ -6,10 +6,11 @@ Their counters start at zero with each incarnation of the engine; here they neve
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
-from telemetry import names
+from telemetry import catalog
+from telemetry.families import family_of
+from telemetry.metric_definition import MetricDefinition
 
 
 class TierUseLike(Protocol):
@@ -51,19 +52,18 @@ class TierUseLike(Protocol):
 
 Labels = tuple[str, ...]
 
-# Of each metric: what it says, and its labels behind the tier's.
-_COUNTERS: Mapping[str, tuple[str, Labels]] = {
-    names.METRIC_TIER_LOOKUPS: ("Pages that were looked for, by what was found.", ("outcome",)),
-    names.METRIC_TIER_PAGES_FETCHED: ("Pages that came back.", ()),
-    names.METRIC_TIER_PAGES_STORED: ("Pages that were written.", ()),
-    names.METRIC_TIER_BYTES_FETCHED: ("Bytes of pages that came back.", ()),
-    names.METRIC_TIER_BYTES_STORED: ("Bytes of pages that were written.", ()),
-    names.METRIC_TIER_DECLINED: ("Fetches that computing the pages was cheaper than.", ()),
-    names.METRIC_TIER_FAILURES: ("Calls that failed or took too long.", ()),
-    names.METRIC_TIER_OPENINGS: ("Times that nothing was asked of it any more for a while.", ()),
-    names.METRIC_TIER_REJECTED: ("Pages that did not fit exactly.", ("reason",)),
-    names.METRIC_TIER_DROPPED: ("Pages that should have been written and were not.", ("reason",)),
-}
+_COUNTERS = (
+    catalog.TIER_LOOKUPS,
+    catalog.TIER_PAGES_FETCHED,
+    catalog.TIER_PAGES_STORED,
+    catalog.TIER_BYTES_FETCHED,
+    catalog.TIER_BYTES_STORED,
+    catalog.TIER_DECLINED,
+    catalog.TIER_FAILURES,
+    catalog.TIER_OPENINGS,
+    catalog.TIER_REJECTED,
+    catalog.TIER_DROPPED,
+)
 
 
 class TierMetrics:
@@ -76,56 +76,50 @@ class TierMetrics:
     def advance(self, tiers: Sequence[TierUseLike]) -> None:
         """Takes the engine's latest figures in."""
         for tier in tiers:
-            for name, labels, value in _values(tier):
-                last = self._last.get((name, labels), 0)
+            for metric, labels, value in _values(tier):
+                key = metric.name, labels
+                last = self._last.get(key, 0)
                 # Less than before: a new incarnation counted all of it.
                 added = value - last if value >= last else value
-                self._totals[name, labels] = self._totals.get((name, labels), 0) + added
-                self._last[name, labels] = value
+                self._totals[key] = self._totals.get(key, 0) + added
+                self._last[key] = value
 
     def counters(self) -> Iterator[Metric]:
         """All of them, without a sample where there never was a tier."""
-        for name, (text, labels) in _COUNTERS.items():
-            family = CounterMetricFamily(name, text, labels=("tier", *labels))
-            for (counted, values), total in self._totals.items():
-                if counted == name:
-                    family.add_metric(values, total)
-            yield family
+        for metric in _COUNTERS:
+            yield family_of(
+                metric,
+                {
+                    labels: total
+                    for (name, labels), total in self._totals.items()
+                    if name == metric.name
+                },
+            )
 
 
 def tier_gauges(tiers: Sequence[TierUseLike]) -> Iterator[Metric]:
     """What the tiers hold, and whether they are asked."""
-    up = GaugeMetricFamily(
-        names.METRIC_TIER_UP, "1 while the tier is asked for pages.", labels=["tier"]
-    )
-    pages = GaugeMetricFamily(names.METRIC_TIER_PAGES, "Pages in the tier.", labels=["tier"])
-    used = GaugeMetricFamily(
-        names.METRIC_TIER_BYTES, "Bytes that the tier takes up.", labels=["tier"]
-    )
-    bound = GaugeMetricFamily(
-        names.METRIC_TIER_CAPACITY, "Bytes that it may take up.", labels=["tier"]
-    )
-    for tier in tiers:
-        up.add_metric([tier.name], float(tier.is_up))
-        pages.add_metric([tier.name], tier.num_pages)
-        used.add_metric([tier.name], tier.num_bytes)
-        if tier.max_bytes is not None:
-            bound.add_metric([tier.name], tier.max_bytes)
-    yield from (up, pages, used, bound)
+    yield family_of(catalog.TIER_UP, {(tier.name,): float(tier.is_up) for tier in tiers})
+    yield family_of(catalog.TIER_PAGES, {(tier.name,): tier.num_pages for tier in tiers})
+    yield family_of(catalog.TIER_BYTES, {(tier.name,): tier.num_bytes for tier in tiers})
+    bounds: dict[Labels, float] = {
+        (tier.name,): tier.max_bytes for tier in tiers if tier.max_bytes is not None
+    }
+    yield family_of(catalog.TIER_CAPACITY, bounds)
 
 
-def _values(tier: TierUseLike) -> Iterator[tuple[str, Labels, int]]:
+def _values(tier: TierUseLike) -> Iterator[tuple[MetricDefinition, Labels, int]]:
     name = tier.name
-    yield names.METRIC_TIER_LOOKUPS, (name, "found"), tier.num_found
-    yield names.METRIC_TIER_LOOKUPS, (name, "missing"), tier.num_missing
-    yield names.METRIC_TIER_PAGES_FETCHED, (name,), tier.num_fetched
-    yield names.METRIC_TIER_PAGES_STORED, (name,), tier.num_stored
-    yield names.METRIC_TIER_BYTES_FETCHED, (name,), tier.fetched_bytes
-    yield names.METRIC_TIER_BYTES_STORED, (name,), tier.stored_bytes
-    yield names.METRIC_TIER_DECLINED, (name,), tier.num_declined
-    yield names.METRIC_TIER_FAILURES, (name,), tier.num_failures
-    yield names.METRIC_TIER_OPENINGS, (name,), tier.num_openings
+    yield catalog.TIER_LOOKUPS, (name, "found"), tier.num_found
+    yield catalog.TIER_LOOKUPS, (name, "missing"), tier.num_missing
+    yield catalog.TIER_PAGES_FETCHED, (name,), tier.num_fetched
+    yield catalog.TIER_PAGES_STORED, (name,), tier.num_stored
+    yield catalog.TIER_BYTES_FETCHED, (name,), tier.fetched_bytes
+    yield catalog.TIER_BYTES_STORED, (name,), tier.stored_bytes
+    yield catalog.TIER_DECLINED, (name,), tier.num_declined
+    yield catalog.TIER_FAILURES, (name,), tier.num_failures
+    yield catalog.TIER_OPENINGS, (name,), tier.num_openings
     for reason, value in tier.num_rejected.items():
-        yield names.METRIC_TIER_REJECTED, (name, reason), value
+        yield catalog.TIER_REJECTED, (name, reason), value
     for reason, value in tier.num_dropped.items():
-        yield names.METRIC_TIER_DROPPED, (name, reason), value
+        yield catalog.TIER_DROPPED, (name, reason), value

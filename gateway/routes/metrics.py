@@ -1,6 +1,7 @@
-"""GET /metrics in Prometheus' text format."""
+"""GET /metrics in Prometheus' text format, or in OpenMetrics' with exemplars."""
 
 from fastapi import APIRouter
+from starlette.requests import Request
 from starlette.responses import Response
 
 from gateway.http_path import READ_METHODS
@@ -11,8 +12,9 @@ def metrics_router(metrics: Metrics) -> APIRouter:
     router = APIRouter()
 
     @router.api_route("/metrics", methods=READ_METHODS)
-    async def scrape() -> Response:
-        body, content_type = metrics.render()
-        return Response(body, headers={"content-type": content_type})
+    async def scrape(request: Request) -> Response:
+        accepted = ",".join(request.headers.getlist("accept"))
+        body, content_type = metrics.render(accepted)
+        return Response(body, headers={"content-type": content_type, "vary": "accept"})
 
     return router

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import aiohttp
 import redis
 
-from telemetry import names
+from telemetry import catalog
 from tests.bench.client import ask, client_session, run_load
 from tests.bench.measure import make_row
 from tests.bench.processor import ProcessorTimes
@@ -217,15 +217,15 @@ async def _with_breaker(row: FaultRow, endpoint: Endpoint) -> FaultRow:
     since_s = time.monotonic()
     closed_after_s = None
     async with client_session() as session:
-        openings = await tier_number(session, endpoint, names.METRIC_TIER_OPENINGS, TIER)
+        openings = await tier_number(session, endpoint, catalog.TIER_OPENINGS.exposed_name, TIER)
         while openings and time.monotonic() - since_s < _CLOSES_WITHIN_S:
-            if await tier_number(session, endpoint, names.METRIC_TIER_UP, TIER) == 1:
+            if await tier_number(session, endpoint, catalog.TIER_UP.exposed_name, TIER) == 1:
                 closed_after_s = time.monotonic() - since_s
                 break
             await _ask_something(session, endpoint)
             await asyncio.sleep(_POLL_S)
-        failures = await tier_number(session, endpoint, names.METRIC_TIER_FAILURES, TIER)
-        openings = await tier_number(session, endpoint, names.METRIC_TIER_OPENINGS, TIER)
+        failures = await tier_number(session, endpoint, catalog.TIER_FAILURES.exposed_name, TIER)
+        openings = await tier_number(session, endpoint, catalog.TIER_OPENINGS.exposed_name, TIER)
     return replace(row, num_failures=failures, num_openings=openings, closed_after_s=closed_after_s)
 
 

@@ -19,8 +19,8 @@ import httpx2
 import uvloop
 
 from telemetry.answer_stream import RecordedStream, StreamError, read_answer, text_arrivals_ns
+from telemetry.catalog import FAIR_PREEMPTIONS
 from telemetry.load import percentile
-from telemetry.names import METRIC_FAIR_PREEMPTIONS
 from tests.bench.client import client_session, record
 from tests.bench.machine import this_machine
 from tests.bench.processor import ProcessorTimes
@@ -188,7 +188,7 @@ def _num_pieces(streams: Sequence[RecordedStream]) -> int:
 
 async def _num_preemptions(client: httpx2.AsyncClient) -> int:
     """Since the server's start."""
-    return round((await scrape(client))[f"{METRIC_FAIR_PREEMPTIONS}_total"])
+    return round((await scrape(client))[FAIR_PREEMPTIONS.exposed_name])
 
 
 async def measure_rounds(options: argparse.Namespace) -> list[Round]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
-from telemetry import names
+from telemetry import catalog
 from telemetry.answer_stream import Answer, StreamError
 from tests.bench.client import ask, client_session
 from tests.bench.servers import Contender, Endpoint, product
@@ -103,13 +103,15 @@ async def ask_and_store(endpoint: Endpoint, body: Body, tier: str) -> None:
     Raises: StreamError; TimeoutError where it writes nothing.
     """
     async with client_session() as session:
-        before = await tier_number(session, endpoint, names.METRIC_TIER_PAGES_STORED, tier)
+        before = await tier_number(session, endpoint, catalog.TIER_PAGES_STORED.exposed_name, tier)
         await ask(session, endpoint.base_url, body)
         async with asyncio.timeout(_TIMEOUT_S):
             stored, since_s = before, time.monotonic()
             while stored == before or time.monotonic() - since_s < _QUIET_S:
                 await asyncio.sleep(_POLL_S)
-                now = await tier_number(session, endpoint, names.METRIC_TIER_PAGES_STORED, tier)
+                now = await tier_number(
+                    session, endpoint, catalog.TIER_PAGES_STORED.exposed_name, tier
+                )
                 if now != stored:
                     stored, since_s = now, time.monotonic()
 
@@ -124,5 +126,5 @@ async def tier_number(
         sample.value
         for family in text_string_to_metric_families(text)
         for sample in family.samples
-        if sample.name in (metric, f"{metric}_total") and sample.labels.get("tier") == tier
+        if sample.name == metric and sample.labels.get("tier") == tier
     )

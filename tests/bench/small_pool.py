@@ -15,8 +15,8 @@ import httpx2
 import uvloop
 
 from telemetry.answer_stream import StreamError, read_answer
+from telemetry.catalog import PREEMPTIONS
 from telemetry.load import Limits, goodput
-from telemetry.names import METRIC_PREEMPTIONS
 from tests.bench.client import RecordedLoad, run_load
 from tests.bench.machine import this_machine
 from tests.bench.measure import make_row, warm_up
@@ -103,7 +103,7 @@ async def _loads(endpoint: Endpoint, pool_mib: int, *, num_requests: int) -> Asy
 async def _num_preemptions(endpoint: Endpoint) -> int:
     """Since the server's start."""
     async with httpx2.AsyncClient(base_url=endpoint.base_url.removesuffix("/v1")) as client:
-        return round((await scrape(client))[f"{METRIC_PREEMPTIONS}_total"])
+        return round((await scrape(client))[PREEMPTIONS.exposed_name])
 
 
 def _good_s(load: RecordedLoad) -> float:

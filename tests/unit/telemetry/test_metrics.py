@@ -1,15 +1,32 @@
-"""The exposition: names, labels, buckets, and engine counters over restarts."""
+"""The exposition: labels, buckets, tokens, exemplars, and engine counters over restarts."""
 
-import re
-from pathlib import Path
+from dataclasses import dataclass, field
+from typing import Literal
 
 import pytest
+from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
 from runtime.messages import EngineStats
-from telemetry.metrics import INTER_TOKEN_BUCKETS, TTFT_BUCKETS, Metrics
+from telemetry.catalog import INTER_TOKEN_BUCKETS, ROUTES, TTFT_BUCKETS
+from telemetry.exposition import OPENMETRICS
+from telemetry.goodput import Ended, Slo
+from telemetry.metrics import BuildInfo, Metrics
+from telemetry.phase_figures import PhaseFigures
 
-DOCS = Path(__file__).resolve().parents[3] / "docs/observability.md"
+TRACE = {"trace_id": "0" * 31 + "1", "span_id": "0" * 15 + "2"}
+
+
+@dataclass(frozen=True)
+class Took:
+    """A usage."""
+
+    prompt_tokens: int
+    completion_tokens: int = 0
+    cached_tokens: int = 0
+    written_tokens: int = 0
+    forced_tokens: int = 0
+    tier_tokens: dict[Literal["device", "host", "disk", "redis"], int] = field(default_factory=dict)
 
 
 def samples(metrics: Metrics) -> dict[str, float]:
@@ -21,25 +38,6 @@ def samples(metrics: Metrics) -> dict[str, float]:
         for family in text_string_to_metric_families(body.decode())
         for sample in family.samples
     }
-
-
-def complete_metrics() -> Metrics:
-    metrics = Metrics()
-    metrics.set_engine_source(EngineStats)
-    metrics.set_span_source(exported=lambda: 3, dropped=lambda: 4)
-    return metrics
-
-
-def test_every_name_begins_with_radixgate() -> None:
-    names = {re.split(r"[{ ]", line)[0] for line in exposition_lines(complete_metrics())}
-    assert names
-    assert all(name.startswith("radixgate_") for name in names)
-
-
-def exposition_lines(metrics: Metrics) -> list[str]:
-    body, content_type = metrics.render()
-    assert content_type.startswith("text/plain; version=0.0.4")
-    return [line for line in body.decode().splitlines() if not line.startswith("#")]
 
 
 def test_finished_requests_count_by_route_outcome_and_status() -> None:
@@ -58,6 +56,14 @@ def test_finished_requests_count_by_route_outcome_and_status() -> None:
     assert found["radixgate_request_duration_seconds_count[route=/v1/completions]"] == 3
     assert found["radixgate_request_duration_seconds_bucket[le=0.02][route=/v1/completions]"] == 0
     assert found["radixgate_request_duration_seconds_bucket[le=0.04][route=/v1/completions]"] == 3
+
+
+def test_what_began_and_did_not_end_is_in_flight() -> None:
+    metrics = Metrics()
+    for _ in range(3):
+        metrics.request_started()
+    metrics.request_finished(route=ROUTES[0], outcome="aborted", status=499, duration_s=1)
+    assert samples(metrics)["radixgate_requests_in_flight"] == 2
 
 
 def test_paths_of_scanners_share_one_label() -> None:
@@ -79,25 +85,107 @@ def test_reasons_are_limited_in_number_and_counted_all_the_same() -> None:
 
 def test_tokens_add_up() -> None:
     metrics = Metrics()
-    metrics.count_tokens(prompt=10, cached=4, written=5, completion=3)
-    metrics.count_tokens(prompt=1, cached=0, written=1, completion=2)
+    metrics.count_usage(Took(10, 3, 4, written_tokens=5), tenant="", model="m")
+    metrics.count_usage(Took(1, 2, 0, written_tokens=1, forced_tokens=2), tenant="t", model="m")
     found = samples(metrics)
     assert found["radixgate_prompt_tokens_total"] == 11
     assert found["radixgate_cached_tokens_total"] == 4
     assert found["radixgate_cache_written_tokens_total"] == 6
     assert found["radixgate_generated_tokens_total"] == 5
+    assert found["radixgate_forced_tokens_total"] == 2
+
+
+def test_cached_tokens_are_told_by_tier_and_add_up_to_all() -> None:
+    metrics = Metrics()
+    metrics.count_usage(
+        Took(99, cached_tokens=30, tier_tokens={"disk": 8, "redis": 2}), tenant="", model="m"
+    )
+    metrics.count_usage(Took(9, cached_tokens=5), tenant="", model="m")
+    found = samples(metrics)
+    tiers = {
+        tier: found[f"radixgate_cached_tokens_by_tier_total[tier={tier}]"]
+        for tier in ("device", "host", "disk", "redis")
+    }
+    assert tiers == {"device": 25, "host": 0, "disk": 8, "redis": 2}
+    assert sum(tiers.values()) == found["radixgate_cached_tokens_total"]
 
 
 def test_latencies_land_in_their_buckets() -> None:
     metrics = Metrics()
     metrics.observe_ttft(30.0)
+    metrics.observe_tpot(0.02, operation="text_completion")
     metrics.observe_inter_token(0.006, num_tokens=4)
     found = samples(metrics)
-    assert found["radixgate_time_to_first_token_seconds_bucket[le=20.0]"] == 0
-    assert found["radixgate_time_to_first_token_seconds_bucket[le=40.0]"] == 1
+    assert found["radixgate_time_to_first_token_seconds_bucket[le=20.0][operation=chat]"] == 0
+    assert found["radixgate_time_to_first_token_seconds_bucket[le=40.0][operation=chat]"] == 1
+    tpot = "radixgate_time_per_output_token_seconds_bucket[le={}][operation=text_completion]"
+    assert (found[tpot.format(0.01)], found[tpot.format(0.025)]) == (0, 1)
     assert found["radixgate_inter_token_seconds_bucket[le=0.005]"] == 0
     assert found["radixgate_inter_token_seconds_bucket[le=0.01]"] == 4
     assert found["radixgate_inter_token_seconds_sum"] == pytest.approx(0.024)
+
+
+def test_phases_become_waits_masks_and_reasons() -> None:
+    metrics = Metrics()
+    figures = PhaseFigures(queue_s=0.2, mask_s=0.003, misses=("evicted", "evicted", "grows"))
+    metrics.observe_phases(figures, is_constrained=True)
+    metrics.observe_phases(PhaseFigures(0.4, 0.0, ("made up",)), is_constrained=False)
+    metrics.observe_phases(PhaseFigures(None, None, ()), is_constrained=True)
+    found = samples(metrics)
+    assert found["radixgate_queue_seconds_count"] == 2
+    assert found["radixgate_queue_seconds_sum"] == pytest.approx(0.6)
+    assert found["radixgate_mask_seconds_count"] == 1
+    assert found["radixgate_mask_seconds_sum"] == pytest.approx(0.003)
+    assert found["radixgate_cache_misses_total[reason=evicted]"] == 2
+    assert found["radixgate_cache_misses_total[reason=grows]"] == 1
+    assert found["radixgate_cache_misses_total[reason=other]"] == 1
+
+
+def test_goodput_is_judged_by_the_limits_that_are_set() -> None:
+    metrics = Metrics()
+    metrics.count_goodput(Ended("ok", 200, 9.0, ttft_s=8.0))
+    metrics.set_slo(Slo(ttft_s=2.0))
+    for ended in (
+        Ended("ok", 200, 9.0, ttft_s=1.0, tpot_s=5.0),
+        Ended("ok", 200, 9.0, ttft_s=3.0),
+        Ended("error", 500, 0.1),
+        Ended("rejected", 400, 0.1),
+    ):
+        metrics.count_goodput(ended)
+    found = samples(metrics)
+    results = ("good", "slow_ttft", "slow_tpot", "failed")
+    name = "radixgate_goodput_requests_total[result={}]"
+    assert [found[name.format(result)] for result in results] == [2, 1, 0, 1]
+    assert found["radixgate_slo_seconds[limit=ttft]"] == 2
+    assert "radixgate_slo_seconds[limit=tpot]" not in found
+
+
+def test_exemplars_are_told_to_who_asks_for_openmetrics_only() -> None:
+    metrics = Metrics()
+    metrics.observe_ttft(0.3, exemplar=TRACE)
+    metrics.observe_tpot(0.03, exemplar=TRACE)
+    metrics.observe_inter_token(0.03, exemplar=TRACE)
+    metrics.observe_inter_token(0.003)
+    metrics.request_finished(
+        route=ROUTES[0], outcome="ok", status=200, duration_s=3, exemplar=TRACE
+    )
+    body, content_type = metrics.render(OPENMETRICS)
+    assert content_type.startswith("application/openmetrics-text; version=1.0.0")
+    found = {
+        (family.name, sample.exemplar.value)
+        for family in openmetrics.text_string_to_metric_families(body.decode())  # type: ignore[no-untyped-call]
+        for sample in family.samples
+        if sample.exemplar is not None and sample.exemplar.labels == TRACE
+    }
+    assert found == {
+        ("radixgate_time_to_first_token_seconds", 0.3),
+        ("radixgate_time_per_output_token_seconds", 0.03),
+        ("radixgate_inter_token_seconds", 0.03),
+        ("radixgate_request_duration_seconds", 3.0),
+    }
+    plain, content_type = metrics.render()
+    assert content_type.startswith("text/plain; version=0.0.4")
+    assert b"trace_id" not in plain
 
 
 @pytest.mark.parametrize("buckets", [TTFT_BUCKETS, INTER_TOKEN_BUCKETS])
@@ -143,21 +231,31 @@ def test_a_dead_engine_has_no_gauges_and_says_so() -> None:
 
 
 def test_span_counts_come_from_their_source() -> None:
-    found = samples(complete_metrics())
+    metrics = Metrics()
+    metrics.set_span_source(exported=lambda: 3, dropped=lambda: 4)
+    found = samples(metrics)
     assert found["radixgate_spans_exported_total"] == 3
     assert found["radixgate_spans_dropped_total"] == 4
 
 
+def test_what_is_served_is_told_once_it_is_known() -> None:
+    metrics = Metrics()
+    told: list[BuildInfo | None] = [None, BuildInfo("1.2", "small", "float32", "cpu")]
+    metrics.set_build_source(lambda: told.pop(0))
+    name = "radixgate_build_info[device=cpu][dtype=float32][model=small][version=1.2]"
+    assert [samples(metrics).get(name) for _ in range(2)] == [None, 1]
+
+
+def test_exports_of_metrics_are_counted_by_what_came_of_them() -> None:
+    metrics = Metrics()
+    for is_ok in (True, False, True):
+        metrics.metrics_exported(is_ok)
+    found = samples(metrics)
+    assert found["radixgate_metric_exports_total[outcome=ok]"] == 2
+    assert found["radixgate_metric_exports_total[outcome=error]"] == 1
+
+
 def test_two_servers_count_apart() -> None:
     first, second = Metrics(), Metrics()
-    first.count_tokens(prompt=1, cached=0, written=0, completion=0)
+    first.count_usage(Took(1), tenant="", model="m")
     assert samples(second)["radixgate_prompt_tokens_total"] == 0
-
-
-def test_the_documented_names_are_the_exposed_names() -> None:
-    body, _ = complete_metrics().render()
-    exposed = set(re.findall(r"^# TYPE (\S+)", body.decode(), re.MULTILINE))
-    documented = set(
-        re.findall(r"^\| `(radixgate_\w+)", DOCS.read_text(encoding="utf-8"), re.MULTILINE)
-    )
-    assert documented == exposed
