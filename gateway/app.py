@@ -236,7 +236,13 @@ def _add_middleware(
     app.add_middleware(
         BodyLimitMiddleware, max_bytes=max_bytes, max_total_bytes=_MAX_LARGE_BODIES * max_bytes
     )
-    app.add_middleware(ObservationMiddleware, tracing=tracing, metrics=metrics, live=live)
+    app.add_middleware(
+        ObservationMiddleware,
+        tracing=tracing,
+        metrics=metrics,
+        live=live,
+        logs_requests=settings.log_requests,
+    )
     app.add_middleware(RateLimitMiddleware, rates=rates)
     app.add_middleware(AuthMiddleware, keys=keys, metrics=metrics)
     app.add_middleware(ErrorMiddleware)
@@ -248,7 +254,11 @@ def _add_middleware(
             allow_headers=("*",),
             expose_headers=EXPOSED_HEADERS,
         )
-    app.add_middleware(RequestContextMiddleware, root_path=settings.root_path)
+    app.add_middleware(
+        RequestContextMiddleware,
+        root_path=settings.root_path,
+        shows_content=settings.trace_content,
+    )
     app.add_middleware(ProxyHeadersMiddleware, trusted_hosts=list(settings.trusted_proxies))
 
 

@@ -32,6 +32,8 @@ class GatewayError(Exception):
     status = 500
     type = "server_error"
     default_code: str | None = None
+    # Whether its message may repeat parts of an answer, and so belongs in no log.
+    quotes_answer = False
 
     def __init__(
         self,
@@ -183,6 +185,7 @@ class ConstraintUnmet(GatewayError):
     status = 400
     type = "invalid_request_error"
     default_code = "constraint_failed"
+    quotes_answer = True
 
     @property
     def is_refusal(self) -> bool:
@@ -191,6 +194,7 @@ class ConstraintUnmet(GatewayError):
 
 class ConstraintViolated(ServerError):
     default_code = "constraint_failed"
+    quotes_answer = True
 
 
 class EngineDied(ServerError):

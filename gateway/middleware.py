@@ -20,6 +20,7 @@ from gateway.disconnect import ClientDisconnected
 from gateway.errors import BodyTooLarge, GatewayError, InvalidRequest, Overloaded, ServerError
 from gateway.rate_limit_headers import LIMIT_HEADERS
 from gateway.request_context import REQUEST_ID_HEADER, RequestContext, request_context
+from telemetry.logs import stack_of
 
 IGNORED_HEADER = "x-radixgate-ignored"
 # What was done about a constraint: enforced or checked, and by which engine.
@@ -59,16 +60,19 @@ class RequestContextMiddleware:
     """Gives the request its id and the path prefix that a proxy publishes the server under, and
     adds the context's headers to whatever is answered."""
 
-    def __init__(self, app: ASGIApp, *, root_path: str = "") -> None:
+    def __init__(self, app: ASGIApp, *, root_path: str = "", shows_content: bool = False) -> None:
         self._app = app
         self._root_path = root_path
+        self._shows_content = shows_content
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         request_id = _request_id(Headers(scope=scope).get(REQUEST_ID_HEADER))
-        context = RequestContext(request_id, {REQUEST_ID_HEADER: request_id})
+        context = RequestContext(
+            request_id, {REQUEST_ID_HEADER: request_id}, shows_content=self._shows_content
+        )
         context.attach(scope)
         if self._root_path:
             scope["root_path"] = self._root_path
@@ -110,21 +114,34 @@ class ErrorMiddleware:
         except ClientDisconnected:
             return
         except Exception as error:
-            if is_started:  # the status is out; the server closes the connection
-                raise
             told = to_logged_error(error, request_context(scope))
+            if is_started:  # the status is out; the server closes the connection
+                raise AnswerBroken from None
             await error_response(told)(scope, receive, send)
+
+
+class AnswerBroken(Exception):
+    """An answer ends after its status and before its end. Why is in the log already, and without
+    the words that the server's own line would have."""
 
 
 def to_logged_error(error: Exception, context: RequestContext) -> GatewayError:
     """What the client is told of an error; the log has it unless the request was turned away."""
     if not isinstance(error, GatewayError):
-        _logger.error("a request failed", exc_info=error, extra=context.log_fields)
+        fields: dict[str, object] = {**context.log_fields, "error_type": type(error).__name__}
+        if context.shows_content:
+            _logger.error("a request failed", exc_info=error, extra=fields)
+        else:  # whatever it says may be what the client said
+            fields["exception"] = stack_of(error)
+            _logger.error("a request failed", extra=fields)
         return ServerError(
             f"The server had an error; its log names it under request id {context.request_id}."
         )
     if not error.is_refusal:
-        _logger.warning("a request failed: %s", error.message, extra=context.log_fields)
+        fields = {**context.log_fields, "error_type": error.reason}
+        if context.shows_content or not error.quotes_answer:
+            fields["error"] = error.message
+        _logger.warning("a request failed", extra=fields)
     return error
 
 

@@ -26,6 +26,7 @@ from gateway.generation import (
 from gateway.http_path import route_path
 from gateway.live_requests import LiveRequest, LiveRequests
 from gateway.request_context import request_context
+from gateway.request_log import FinishedRequest, log_finished
 from gateway.request_metrics import RequestMetrics
 from gateway.trace_content import AnswerContent
 from telemetry import names
@@ -62,6 +63,7 @@ POST_ROUTES = frozenset(
     }
 )
 _MAX_PATH_LEN = 256
+_NS = 1e9
 
 
 class Observation:
@@ -74,9 +76,13 @@ class Observation:
         *,
         route: str,
         live: LiveRequest,
+        on_finished: Callable[[FinishedRequest], None] | None = None,
         clock: Callable[[], int] = time.time_ns,
     ) -> None:
         self.trace = trace
+        self._route = route
+        self._model_id: str | None = None
+        self._on_finished = on_finished
         self._metrics = metrics
         self._clock = clock
         self._live = live
@@ -107,6 +113,7 @@ class Observation:
         generator fills the request's logs, and what they hold at the end is on the trace."""
         self.trace.describe(operation=operation, model=model, attributes=attributes)
         self._live.describe(model, request)
+        self._model_id = model_id
         self._phase_log = request.phase_log
         self._retry_log = request.retry_log
         self._usage_log = request.usage_log
@@ -197,6 +204,26 @@ class Observation:
             phases=self._phase_log,
             now_ns=self._clock(),
         )
+        if self._on_finished is not None:
+            self._on_finished(self._finished(status, outcome, error))
+
+    def _finished(self, status: int, outcome: Outcome, error: str | None) -> FinishedRequest:
+        timer = self._live.timer
+        return FinishedRequest(
+            route=self._route,
+            status=status,
+            outcome=outcome,
+            error=None if outcome == "ok" else error or outcome,
+            model_id=self._model_id,
+            usage=self._usage,
+            finish_reasons=self._reasons,
+            ttft_s=timer.ttft_s,
+            duration_s=max(0, self._clock() - timer.start_ns) / _NS,
+        )
+
+    @property
+    def _reasons(self) -> list[str]:
+        return [self._finish_reasons[index] for index in sorted(self._finish_reasons)]
 
     def _count_violation(self, error: GatewayError) -> None:
         if isinstance(error, ConstraintViolated):
@@ -234,7 +261,7 @@ class Observation:
         self.trace.finish(
             status=status,
             outcome=outcome,
-            finish_reasons=[self._finish_reasons[i] for i in sorted(self._finish_reasons)],
+            finish_reasons=self._reasons,
             prompt_tokens=usage.prompt_tokens if usage else None,
             cached_tokens=usage.cached_tokens if usage else None,
             written_tokens=usage.written_tokens if usage else None,
@@ -247,12 +274,19 @@ class ObservationMiddleware:
     """Opens an observation for API routes and closes it exactly once, however the request ends."""
 
     def __init__(
-        self, app: ASGIApp, *, tracing: Tracing, metrics: Metrics, live: LiveRequests
+        self,
+        app: ASGIApp,
+        *,
+        tracing: Tracing,
+        metrics: Metrics,
+        live: LiveRequests,
+        logs_requests: bool = False,
     ) -> None:
         self._app = app
         self._tracing = tracing
         self._metrics = metrics
         self._live = live
+        self._logs_requests = logs_requests
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         route = _traced_route(scope)
@@ -300,7 +334,13 @@ class ObservationMiddleware:
             tenant=context.tenant,
             route=route,
         )
-        context.observation = Observation(trace, self._metrics, route=route, live=live)
+        context.observation = Observation(
+            trace,
+            self._metrics,
+            route=route,
+            live=live,
+            on_finished=partial(log_finished, context) if self._logs_requests else None,
+        )
         return context.observation
 
 

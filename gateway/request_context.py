@@ -17,12 +17,14 @@ _KEY = "radixgate"
 @dataclass(eq=False, slots=True)
 class RequestContext:
     """`response_headers` are added to whatever response is sent, an error's too. `account` is
-    whose key it came with. `observation` is None on paths that are not traced."""
+    whose key it came with. `observation` is None on paths that are not traced. Without
+    `shows_content` nothing that may quote what was said is logged."""
 
     request_id: str
     response_headers: dict[str, str] = field(default_factory=dict)
     account: Account = ANONYMOUS
     observation: "Observation | None" = None
+    shows_content: bool = False
 
     def rename(self, request_id: str) -> None:
         """The name that the request's body gives itself."""

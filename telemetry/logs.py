@@ -1,6 +1,7 @@
 """Structured logging on stderr: `key=value` text or one JSON object a line.
 
-Fields come from `extra={...}` of a log call; `trace_id` is one of a request that failed.
+Fields come from `extra={...}` of a log call; what concerns a request has its `trace_id`. A text of
+a client in a message, a field or an exception can begin no line of its own.
 """
 
 import json
@@ -13,6 +14,7 @@ from typing import Any
 _PLAIN = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 # Colours of the same message, which uvicorn adds for terminals.
 _UNWANTED = frozenset({"color_message"})
+_MAX_CAUSES = 8
 
 
 def configure_logging(level: str, *, json_lines: bool) -> None:
@@ -40,12 +42,23 @@ class _KeyValues(logging.Formatter):
         message = _one_line(str(fields.pop("message")))
         error = fields.pop("exception", None)
         pairs = "".join(f" {key}={_value(value)}" for key, value in fields.items())
-        return f"{head} {message}{pairs}" + (f"\n{error}" if error else "")
+        return f"{head} {message}{pairs}" + (_indented(error) if error else "")
 
 
 class _JsonLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        return json.dumps(_fields(record), ensure_ascii=False, default=str)
+        return _visible(json.dumps(_fields(record), ensure_ascii=False, default=str))
+
+
+def stack_of(error: BaseException) -> str:
+    """Where an exception came from: as a traceback, without what it and its causes say."""
+    parts: list[str] = []
+    told: BaseException | None = error
+    while told is not None and len(parts) < _MAX_CAUSES:
+        frames = "".join(traceback.format_tb(told.__traceback__))
+        parts.append(f"Traceback (most recent call last):\n{frames}{type(told).__name__}")
+        told = told.__cause__ or (None if told.__suppress_context__ else told.__context__)
+    return "\n\n".join(reversed(parts))
 
 
 def _fields(record: logging.LogRecord) -> dict[str, Any]:
@@ -66,9 +79,21 @@ def _fields(record: logging.LogRecord) -> dict[str, Any]:
 def _value(value: Any) -> str:
     text = str(value)
     is_plain = text.isprintable() and text and not set(text) & set(' "=')
-    return text if is_plain else json.dumps(text, ensure_ascii=False)
+    return text if is_plain else _visible(json.dumps(text, ensure_ascii=False))
+
+
+def _visible(json_text: str) -> str:
+    """With JSON's escapes for what json.dumps leaves as it is and a viewer may take for the end of
+    a line, or for a command: U+2028, C1 controls, directions."""
+    if json_text.isprintable():
+        return json_text
+    return "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in json_text)
 
 
 def _one_line(text: str) -> str:
-    # A client's text in a message must not be able to forge a line of its own.
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def _indented(text: str) -> str:
+    # The words of an exception may be a client's, and may have lines.
+    return "".join(f"\n    {_one_line(line)}" for line in text.splitlines())
