@@ -36,7 +36,7 @@ class ProgressLine:
         self._now_s = now_s
         self._period_s = REWRITE_S if is_terminal else REPEAT_S
         # On a terminal the first news is shown at once.
-        self._last_s = now_s() - (REWRITE_S if is_terminal else 0.0)
+        self._next_s = now_s() + (0.0 if is_terminal else REPEAT_S)
         self._num_shown = 0
 
     @classmethod
@@ -57,9 +57,10 @@ class ProgressLine:
         self.close()
 
     def show(self, progress: Progress) -> None:
-        if self._stream is None or self._now_s() - self._last_s < self._period_s:
+        now_s = self._now_s()
+        if self._stream is None or now_s < self._next_s:
             return
-        self._last_s = self._now_s()
+        self._next_s = now_s + self._period_s
         line = progress_text(progress)
         if self._is_terminal:
             self._rewrite(line[: max(_MIN_WIDTH, self._num_columns() - 1)])

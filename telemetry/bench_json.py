@@ -60,7 +60,10 @@ def encode_run(run: BenchRun) -> bytes:
             for one in compare(run)
         ],
     }
-    return msgspec.json.encode(document) + b"\n"
+    try:
+        return msgspec.json.encode(document) + b"\n"
+    except UnicodeEncodeError:  # an argument that was no UTF-8, of which there is no JSON
+        return msgspec.json.encode(_without_surrogates(msgspec.to_builtins(document))) + b"\n"
 
 
 def decode_run(content: bytes) -> BenchRun:
@@ -82,6 +85,14 @@ def decode_run(content: bytes) -> BenchRun:
 
 def _figures_json(figures: SeriesFigures) -> dict[str, Any]:
     return {**asdict(figures), "num_failed": figures.num_failed}
+
+
+def _without_surrogates(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode(errors="replace").decode()
+    if isinstance(value, dict):
+        return {name: _without_surrogates(one) for name, one in value.items()}
+    return list(map(_without_surrogates, value)) if isinstance(value, list) else value
 
 
 def _impossible(run: BenchRun) -> Iterator[str]:
