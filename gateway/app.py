@@ -24,6 +24,7 @@ from gateway.lifecycle import Lifecycle
 from gateway.limiter import Limiter, Limits
 from gateway.live_report import LiveReport
 from gateway.live_requests import LiveRequests
+from gateway.metric_sources import connect_metrics
 from gateway.middleware import (
     EXPOSED_HEADERS,
     BodyLimitMiddleware,
@@ -56,8 +57,8 @@ from gateway.routing_errors import RoutingErrors
 from gateway.serving import Serving
 from gateway.settings import Settings, SettingsError, variable_of
 from prefix_cache.tiers.redis_url import RedisURLError
-from runtime.messages import EngineInfo, EngineStats
-from runtime.token_engine import EngineState, TokenEngine
+from runtime.messages import EngineInfo
+from runtime.token_engine import TokenEngine
 from telemetry.metrics import Metrics
 from telemetry.tracing import Tracing
 
@@ -136,7 +137,7 @@ def create_app(
         openapi_router(settings, version=package_version()),
     )
     _include(app, routers)
-    metrics.set_engine_source(lambda: _stats_of(engine))
+    connect_metrics(metrics, settings, models=models, engine=engine, version=package_version())
     _add_middleware(
         app, settings, keys=keys, rates=rates, tracing=tracing, metrics=metrics, live=live
     )
@@ -164,11 +165,6 @@ def system_fingerprint(info: EngineInfo | None, version: str) -> str:
     if info is not None:
         parts += [info.model_hash, info.dtype, info.device, info.kv_root.hex()]
     return "fp_" + hashlib.sha256("\x00".join(parts).encode()).hexdigest()[:12]
-
-
-def _stats_of(engine: TokenEngine) -> EngineStats | None:
-    """None while it takes no requests: its last gauges are then nobody's."""
-    return engine.stats if engine.state is EngineState.READY else None
 
 
 def _redis(settings: Settings, metrics: Metrics) -> RedisLink | None:

@@ -46,6 +46,11 @@ class ModelRegistry:
         return seen
 
     @property
+    def ids(self) -> list[str]:
+        """Of the models that are served, whoever may use them."""
+        return list(self._models)
+
+    @property
     def names(self) -> list[str]:
         """All that a request may call a model: ids, then further names, then aliases."""
         return list(self._ids)
