@@ -114,12 +114,7 @@ def create_app(
         lifespan=lambda _app: _running((*own_services, *services, engine)),
         exception_handlers={RequestValidationError: _on_validation_error},
     )
-    responses = ResponsesApi(
-        serving,
-        store=open_store(settings, redis),
-        max_bytes=int(settings.max_body_mb * _MIB),
-        is_strict=settings.strict_params,
-    )
+    responses = _responses(settings, serving, redis)
     routers = (
         chat_router(serving, is_strict=settings.strict_params),
         completions_router(serving, is_strict=settings.strict_params),
@@ -142,6 +137,15 @@ def create_app(
         app, settings, keys=keys, rates=rates, tracing=tracing, metrics=metrics, live=live
     )
     return app
+
+
+def _responses(settings: Settings, serving: Serving, redis: RedisLink | None) -> ResponsesApi:
+    return ResponsesApi(
+        serving,
+        store=open_store(settings, redis),
+        max_bytes=int(settings.max_body_mb * _MIB),
+        is_strict=settings.strict_params,
+    )
 
 
 def _include(app: FastAPI, routers: Sequence[APIRouter]) -> None:
