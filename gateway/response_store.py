@@ -3,7 +3,8 @@ there is one, else in memory. One key's responses do not exist for another key."
 
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -117,17 +118,28 @@ class ResponseStore:
         self._redis = redis if memory.is_on else None
         self.is_on = memory.is_on
 
-    async def put(self, tenant: str, response_id: str, stored: StoredResponse) -> None:
-        """Never fails: the answer that it belongs to is complete."""
+    async def put(
+        self,
+        tenant: str,
+        response_id: str,
+        stored: StoredResponse,
+        *,
+        log_fields: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """Never fails: the answer that it belongs to is complete. `log_fields` name its request."""
         value = msgspec.json.encode(stored)
         if self._redis is not None:
             try:
                 await self._redis.put(tenant, response_id, value)
                 return
             except RedisUnavailable as error:
-                _log.debug("a response is kept in memory: %s", error)
+                _log.debug("a response is kept in memory: %s", error, extra=dict(log_fields))
         if not self._memory.put(tenant, response_id, value):
-            _log.warning("there is no room to keep a response of %d bytes", len(value))
+            _log.warning(
+                "there is no room to keep a response of %d bytes",
+                len(value),
+                extra=dict(log_fields),
+            )
 
     async def get(self, tenant: str, response_id: str) -> StoredResponse | None:
         """None for what is not known, not of this tenant, deleted, or too long ago.

@@ -182,7 +182,7 @@ class Engine:
             _log.warning(
                 "request %r was submitted twice; the first goes on",
                 key[1][:200],
-                extra={"trace_id": request.trace and request.trace.trace_id},
+                extra=request.log_fields,
             )
             return
         fault = find_fault(request, self._info, max_model_len=self._max_model_len)
@@ -212,6 +212,7 @@ class Engine:
                 self.abort(gateway, Abort(request_id))
 
     def _reject(self, gateway: bytes, request: Submit, fault: EngineFault) -> None:
+        _log.debug("a request is refused: %s", fault.code, extra=request.log_fields)
         choices = choices_to_answer(request)
         self._outbox.add_rejection(gateway, request.request_id, choices=choices, fault=fault)
 

@@ -18,6 +18,7 @@ from grammar.errors import GrammarError
 from grammar.matcher import GrammarEngine, Matcher, Vocabulary
 from grammar.reasoning_matcher import ReasoningMatcher
 from grammar.spec import EngineName, PreparedConstraint
+from telemetry.logs import stack_of
 
 # llguidance walks nested rules by recursion and dies where the stack ends: at about 2,700 rules on
 # the usual 8 MiB. The probe has half of this, so that it dies first.
@@ -138,7 +139,9 @@ class GrammarBuilder:
             error = str(failure)
         # A panic in a Rust library arrives as a BaseException; it must not end the thread.
         except BaseException as failure:
-            _log.exception("building a %s grammar failed", prepared.form)
+            # Whatever it says may be of the schema's words.
+            fields = {"exception": stack_of(failure)}
+            _log.error("building a %s grammar failed", prepared.form, extra=fields)
             error = f"the constraint could not be built: {type(failure).__name__}"
         return BuildOutcome(matcher, error, start_ns=start_ns, end_ns=self._clock())
 

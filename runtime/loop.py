@@ -231,7 +231,7 @@ class RuntimeLoop:
             logger.exception(
                 "request %r could not be taken",
                 request.request_id[:200],
-                extra={"trace_id": request.trace and request.trace.trace_id},
+                extra=request.log_fields,
             )
             self._engine.abort(identity, Abort(request.request_id))
             self._send_events(identity, _rejection(request))

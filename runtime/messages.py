@@ -67,10 +67,12 @@ class Sampling(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class TraceContext(msgspec.Struct, frozen=True):
-    """W3C trace context of the request's span."""
+    """W3C trace context of the request's span; `request_id` is what its client calls the request
+    (the x-request-id header)."""
 
     traceparent: str
     tracestate: str = ""
+    request_id: str = ""
 
     @property
     def trace_id(self) -> str:
@@ -131,6 +133,17 @@ class Submit(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     trace: TraceContext | None = None
     output_prefix: list[int] = []
     first_forbidden: tuple[int, ...] = ()
+
+    @property
+    def log_fields(self) -> dict[str, str]:
+        """`extra` of a log call about it: the names that the gateway's lines have."""
+        if self.trace is None:
+            return {"request_id": self.request_id}
+        return {
+            "request_id": self.trace.request_id or self.request_id,
+            "trace_id": self.trace.trace_id,
+            "span_id": self.trace.traceparent[36:52],
+        }
 
     def num_written(self, num_cached: int) -> int:
         """How many tokens of the prompt are left in the cache that were not found there, once the

@@ -169,7 +169,7 @@ class RemoteEngine:
             raise ValueError(f"request id {request.request_id!r} is already in flight")
         if not self._send(request):
             raise EngineUnavailable(NOT_TAKEN)
-        inbox = EventInbox(request.request_id, request.num_choices)
+        inbox = EventInbox(request.request_id, request.num_choices, log_fields=request.log_fields)
         self._inboxes[request.request_id] = inbox
         return TokenStream(inbox, self.abort)
 
@@ -322,7 +322,8 @@ class RemoteEngine:
         if inbox is None:
             return
         if not inbox.deliver(event):
-            logger.error("request %s: gap before event %d", event.request_id, event.seq)
+            fields = {**inbox.log_fields}
+            logger.error("events of a request are missing before %d", event.seq, extra=fields)
             self._send(Abort(event.request_id))
             inbox.fail(EngineFault(ErrorCode.INTERNAL, LOST_EVENTS))
         if inbox.is_finished:

@@ -12,6 +12,7 @@ from runtime.batch import SamplePlan, SampleRow
 from runtime.finish_rules import FinishRules
 from runtime.request import Sequence
 from runtime.token_limits import exclude_tokens
+from telemetry.logs import stack_of
 
 _log = logging.getLogger(__name__)
 
@@ -101,8 +102,9 @@ class SamplePlanner:
         start_ns = self._timer()
         try:
             sequence.matcher.fill(mask_row)
-        except GrammarError:
+        except GrammarError as error:
             # With nothing allowed the row gets no token, which ends this choice alone.
-            _log.exception("a matcher could not fill its mask")
+            fields = {**sequence.request.submit.log_fields, "exception": stack_of(error)}
+            _log.error("a matcher could not fill its mask", extra=fields)
             mask_row.fill(0)
         sequence.phases.mask_time_ns += self._timer() - start_ns

@@ -4,6 +4,7 @@ Owns the queues, every sequence's lease and its counts of computed tokens. Knows
 nor text. Called by the engine loop only: schedule, (the step runs), advance.
 """
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -23,6 +24,8 @@ from runtime.waiting import PrefixFollowing, WaitingQueue, tenant_of
 # Tokens that a sequence shall gain, for each that is computed to admit it, before memory may get
 # short and take it out again: what is computed twice is at most half of what is generated.
 MIN_GAIN = 2
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +241,12 @@ class Scheduler:
         self._release(sequence)
         num_computed, sequence.num_computed_tokens = sequence.num_computed_tokens, 0
         sequence.phases.preempted(self._clock(), reason, num_computed=num_computed)
+        _log.debug(
+            "a request is preempted (%s); %d tokens are to be found again or computed",
+            reason,
+            num_computed,
+            extra=sequence.request.submit.log_fields,
+        )
         sequence.phases.hold(lacking)
         self.add(sequence)
 

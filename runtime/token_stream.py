@@ -7,7 +7,8 @@ that have waited together are taken together: who is behind catches up for the p
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 import msgspec
 
@@ -17,8 +18,15 @@ from runtime.messages import EngineFault, TokenEvent
 class EventInbox:
     """Checks the order of events, keeps them for the consumer, knows which choices are open."""
 
-    def __init__(self, request_id: str, num_choices: int) -> None:
+    def __init__(
+        self,
+        request_id: str,
+        num_choices: int,
+        *,
+        log_fields: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self.request_id = request_id
+        self.log_fields = log_fields
         self._loop = asyncio.get_running_loop()
         self._next_seq = dict.fromkeys(range(num_choices), 0)
         self._events: deque[TokenEvent] = deque()

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Concatenate, Literal, ParamSpec
 
 from telemetry import names
+from telemetry.logs import stack_of
 from telemetry.phases import PhaseBuffer, PhaseLike
 from telemetry.settings import MAX_CONTENT_LEN
 from telemetry.span_source import SpanDraft, SpanEvent, SpanSource, SpanValue
@@ -41,10 +42,15 @@ def _never_fails(
     def guarded(self: "RequestTrace", /, *args: _P.args, **kwargs: _P.kwargs) -> None:
         try:
             method(self, *args, **kwargs)
-        except Exception:
+        except Exception as error:
             if self.is_strict:
                 raise
-            _logger.exception("a trace is incomplete: %s failed", method.__name__)
+            fields = {
+                "trace_id": self.trace_id,
+                "span_id": self.span_id,
+                "exception": stack_of(error),
+            }
+            _logger.error("a trace is incomplete: %s failed", method.__name__, extra=fields)
 
     return guarded
 

@@ -20,7 +20,7 @@ from gateway.http_path import READ_METHODS
 from gateway.middleware import JSONBody
 from gateway.parameter_table import Endpoint
 from gateway.parameters import ParameterRules
-from gateway.request_context import request_context
+from gateway.request_context import RequestContext, request_context
 from gateway.response_history import ResponseHistory
 from gateway.response_store import ResponseStore, StoredResponse
 from gateway.sampling import text_options, token_limit
@@ -155,17 +155,19 @@ class ResponsesApi:
     def _keeper(
         self, request: Request, wanted: ResponsesWanted, presenter: ResponsesPresenter
     ) -> Callable[[], Awaitable[None]]:
-        return partial(self._keep, _tenant(request), wanted, presenter)
+        return partial(self._keep, request_context(request.scope), wanted, presenter)
 
     async def _keep(
-        self, tenant: str, wanted: ResponsesWanted, presenter: ResponsesPresenter
+        self, context: RequestContext, wanted: ResponsesWanted, presenter: ResponsesPresenter
     ) -> None:
         assert presenter.final is not None, "it is kept when it is complete"
         own = [item for item in wanted.entries if not isinstance(item, ItemReference)]
         stored = StoredResponse.of(
             presenter.final, own, previous=wanted.request.previous_response_id
         )
-        await self._store.put(tenant, wanted.answer_id, stored)
+        await self._store.put(
+            context.tenant, wanted.answer_id, stored, log_fields=context.log_fields
+        )
 
     async def _known(self, request: Request, response_id: str) -> StoredResponse:
         stored = await self._store.get(_tenant(request), response_id)

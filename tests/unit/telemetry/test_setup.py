@@ -6,8 +6,8 @@ from opentelemetry.sdk.trace import TracerProvider, sampling
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from telemetry.settings import BatchSettings, ExportSettings, SamplerName
-from telemetry.setup import make_export, make_sampler, make_tracer
+from telemetry.settings import MAX_CONTENT_LEN, BatchSettings, ExportSettings, SamplerName
+from telemetry.setup import make_export, make_sampler, make_spans
 
 
 def settings(sampler: SamplerName, ratio: float = 1.0) -> ExportSettings:
@@ -33,10 +33,11 @@ def finished_span(monkeypatch: pytest.MonkeyPatch, **environment: str) -> dict[s
     for key, value in environment.items():
         monkeypatch.setenv(key, value)
     exporter = InMemorySpanExporter()
-    tracer = make_tracer(
+    spans = make_spans(
         SimpleSpanProcessor(exporter), sampler=sampling.ALWAYS_ON, service_version="1.2"
     )
-    tracer.start_span("s", attributes={"long": "x" * 10_000}).end()
+    draft = spans.start("s", parent=None, attributes={"long": "x" * 100_000}, start_ns=1)
+    spans.end([draft])
     (span,) = exporter.get_finished_spans()
     return {**span.resource.attributes, **(span.attributes or {})}
 
@@ -46,7 +47,7 @@ def test_the_service_is_named_radixgate_and_values_are_bounded(
 ) -> None:
     found = finished_span(monkeypatch)
     assert (found["service.name"], found["service.version"]) == ("radixgate", "1.2")
-    assert found["long"] == "x" * 4096
+    assert found["long"] == "x" * MAX_CONTENT_LEN
 
 
 def test_the_environment_names_the_service_and_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
