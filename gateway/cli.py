@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_args
 
+from gateway.bench_command import add_flags as add_bench_flags
+from gateway.plan_flags import add_flags as add_plan_flags
 from gateway.settings import Settings, SettingsError, describe_settings
 from grammar.spec import EngineChoice
 
@@ -22,7 +24,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if parsed.command == "bench":
         from gateway.bench_command import run_bench_command
 
-        return run_bench_command(parsed)
+        return run_bench_command(parsed, sys.argv[1:] if arguments is None else arguments)
+    if parsed.command == "plan":
+        from gateway.plan_command import run_plan_command
+
+        return run_plan_command(parsed)
     if parsed.command == "cache":
         from gateway.cache_commands import run_cache_command
 
@@ -71,7 +77,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     _add_bench(grammar_commands)
     _add_explain(grammar_commands)
-    _add_load_bench(commands)
+    add_bench_flags(commands)
+    add_plan_flags(commands)
     _add_cache(commands)
     _add_health(commands)
     key = commands.add_parser("key", help="keys for the key file")
@@ -176,24 +183,6 @@ def _add_server_flags(parser: argparse.ArgumentParser, *, is_again: bool = False
     parser.add_argument(
         "--json", action="store_true", default=default(False), help="the answer as it came"
     )
-
-
-def _add_load_bench(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    bench = commands.add_parser(
-        "bench",
-        help="play a workload on a server that runs, and measure times and cache hits",
-        description="Plays the conversations of a workload file in a closed loop and prints what "
-        "came of it. A key is taken from OPENAI_API_KEY. Exit code 0: every request was answered, "
-        "1: one was not, 2: the file does not fit.",
-    )
-    add = bench.add_argument
-    add("--workload", type=Path, required=True, metavar="FILE", help="see docs/workloads.md")
-    add("--url", default="http://127.0.0.1:8000/v1", help="of the server (default %(default)s)")
-    add("--model", help="its model (default: the first that it lists)")
-    add("--concurrency", type=_count, metavar="N", help="clients (default: users of the workload)")
-    add("--requests", type=_count, metavar="N", help="send no more than N")
-    add("--seed", type=int, help="other words than those of the file's seed")
-    add("--json-out", type=Path, metavar="FILE", help="the figures, and those of every request")
 
 
 def _add_bench(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

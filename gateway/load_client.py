@@ -1,236 +1,327 @@
-"""Plays conversations on any OpenAI-compatible server, a thread for each that is under way.
+"""Plays conversations on any OpenAI-compatible server, from one event loop.
 
-A closed loop: a user's next turn is sent when the last answer has ended. Called by
-gateway.bench_command; needs nothing but the standard library, so that it is quick to start.
+A closed loop sends a user's next turn when the last answer has ended; an open loop begins
+conversations when their time has come. Called by `gateway.bench_session`. What comes in is noted
+at once and read in slices between arrivals, so that reading delays no time stamp by more than a
+fraction of a millisecond.
 """
 
-import http.client
-import json
-import threading
+import asyncio
+import gc
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Any
-from urllib.parse import urlsplit
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 
-from telemetry.answer_stream import Answer, RecordedStream, StreamError, read_answer
-from telemetry.load_report import PlayedTurn
+import msgspec
+
+from gateway.load_connection import Link
+from telemetry.answer_stream import (
+    Answer,
+    RecordedStream,
+    StreamError,
+    read_answer,
+    read_slices,
+)
+from telemetry.bench_run import Failure
+from telemetry.request_bodies import Dialect
 from telemetry.workloads import Body, Conversation, Script
 
-_READ_BYTES = 65536
-# The longest silence of a server, such as a long wait in its queue.
-_TIMEOUT_S = 600.0
-# What an answer may have, and for how long it may come: it is kept in memory until it is read.
-MAX_ANSWER_BYTES = 64 * 1024 * 1024
-MAX_ANSWER_S = 3600.0
-
-
-class TargetError(Exception):
-    """The server cannot be measured; the message is one line that says why."""
+_NS = 1e9
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """A server and what every request to it has. `path` is what comes before /chat/completions."""
+class PlayedTurn:
+    """One request: the turn of a user, and the answer or why there is none. Times are monotonic
+    nanoseconds; `schema` is what the answer had to fit."""
 
-    scheme: str
-    host: str
-    port: int | None
-    path: str
-    api_key: str | None = None
-
-    @classmethod
-    def of(cls, url: str, api_key: str | None) -> "Target":
-        """Raises: TargetError."""
-        try:
-            parts = urlsplit(url)
-            port = parts.port
-        except ValueError as error:
-            raise TargetError(f"{url}: {error}") from None
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise TargetError(f"{url}: expected a URL such as http://127.0.0.1:8000/v1")
-        if api_key is not None and not (api_key.isascii() and api_key.isprintable()):
-            raise TargetError("the key has characters that no key has")
-        return cls(parts.scheme, parts.hostname, port, parts.path.rstrip("/"), api_key)
-
-    def connect(self) -> http.client.HTTPConnection:
-        """Not yet made: it is with the first request."""
-        kind = http.client.HTTPSConnection if self.scheme == "https" else http.client.HTTPConnection
-        return kind(self.host, self.port, timeout=_TIMEOUT_S)
-
-    @property
-    def headers(self) -> dict[str, str]:
-        key = {"Authorization": f"Bearer {self.api_key}"} if self.api_key else {}
-        return {"Content-Type": "application/json", **key}
+    user: int
+    turn: int
+    scheduled_ns: int
+    start_ns: int
+    end_ns: int
+    answer: Answer | None
+    failure: Failure | None = None
+    schema: object | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PlayedLoad:
-    """All requests of one load, in the order in which they ended."""
+    """All requests of one load, in the order in which they ended. `num_aborted` were under way
+    when it was stopped by hand."""
 
     turns: tuple[PlayedTurn, ...]
-    wall_s: float
-    num_unsent: int
+    start_ns: int
+    end_ns: int
+    cpu_s: float
+    num_aborted: int = 0
 
 
-def first_model(target: Target) -> str:
-    """The first that the server lists. Raises: TargetError."""
-    connection = target.connect()
-    try:
-        connection.request("GET", f"{target.path}/models", headers=target.headers)
-        reply = connection.getresponse()
-        content = reply.read(MAX_ANSWER_BYTES)
-    except (OSError, http.client.HTTPException, ValueError) as error:
-        raise TargetError(f"the server does not answer: {error or type(error).__name__}") from None
-    finally:
-        connection.close()
-    if reply.status != 200:
-        said = " ".join(content.decode(errors="replace").split())[:200]
-        raise TargetError(f"GET {target.path}/models: status {reply.status}: {said}")
-    try:
-        return str(json.loads(content)["data"][0]["id"])
-    except (ValueError, LookupError, TypeError, RecursionError):
-        raise TargetError(f"GET {target.path}/models lists no model; name one") from None
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What is to be played. `begin_s` None = a closed loop of `num_clients`; else each script
+    begins at its time, with `max_in_flight` requests under way at most: more wait, and are late.
+    No request is sent after `max_requests`, nor `duration_s` after the start."""
+
+    scripts: Iterable[Script]
+    num_clients: int = 1
+    begin_s: Iterable[float] | None = None
+    max_in_flight: int = 1024
+    max_requests: int | None = None
+    duration_s: float | None = None
 
 
-def tells_token_ids(target: Target, model: str) -> bool:
-    """Whether the server says which tokens it read and made, found out with a request of one token.
+@dataclass(eq=False, slots=True)
+class Counts:
+    """How a load stands, for who watches it."""
 
-    Raises: TargetError where it answers no request at all.
-    """
-    body: Body = {
-        "model": model,
-        "messages": [{"role": "user", "content": "Hello"}],
-        "max_tokens": 1,
-        "stream": True,
-        "stream_options": {"include_usage": True},
-    }
-    try:
-        return read_answer(send(target, body | {"return_token_ids": True})).prompt_ids is not None
-    except StreamError:
-        pass
-    try:
-        read_answer(send(target, body))
-    except StreamError as error:
-        raise TargetError(f"the server does not answer: {error}") from None
-    return False
+    start_ns: int = 0
+    num_sent: int = 0
+    num_done: int = 0
+    num_failed: int = 0
+    is_out_of_time: bool = False
+    turns: list[PlayedTurn] = field(default_factory=list)
 
 
-def send(target: Target, body: Mapping[str, Any]) -> RecordedStream:
-    """One request to its end, on a connection of its own, so that no server gains from keeping
-    them. What fails is in the stream's `failure`."""
-    content = json.dumps(body).encode()
-    connection = target.connect()
-    stream = RecordedStream(time.perf_counter_ns())
-    try:
-        connection.request("POST", f"{target.path}/chat/completions", content, target.headers)
-        reply = connection.getresponse()
-        stream.status = reply.status
-        num_bytes, end_ns = 0, stream.start_ns + round(MAX_ANSWER_S * 1e9)
-        while data := reply.read1(_READ_BYTES):
-            stream.pieces.append((now_ns := time.perf_counter_ns(), data))
-            num_bytes += len(data)
-            if num_bytes > MAX_ANSWER_BYTES or now_ns > end_ns:
-                stream.failure = "the answer does not end"
-                break
-    except (OSError, http.client.HTTPException, ValueError) as error:
-        stream.failure = f"{type(error).__name__}: {error}"
-    finally:
-        connection.close()
-    return stream
+class Stop:
+    """Set by hand (Ctrl-C): no further request is sent, and those under way are given up."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+
+    @property
+    def is_set(self) -> bool:
+        return self._event.is_set()
+
+    def set(self) -> None:
+        self._event.set()
+
+    async def wait(self) -> None:
+        await self._event.wait()
 
 
-def play(
-    target: Target,
+async def play(
+    link: Link,
     model: str,
+    load: Load,
     *,
-    scripts: Sequence[Script],
-    num_clients: int,
-    max_requests: int | None = None,
-    wants_ids: bool = False,
+    dialect: Dialect,
+    stop: Stop | None = None,
+    watch: Callable[[Counts], None] | None = None,
 ) -> PlayedLoad:
-    """Plays the scripts in their order, `num_clients` at a time, each to its end or its first
-    failure; after `max_requests` no further one is sent. With `wants_ids` the server is asked for
-    the tokens of each."""
-    stage = _Stage(target, model, max_requests=max_requests, wants_ids=wants_ids)
-    waiting = _Shared(enumerate(scripts))
-    start_s = time.perf_counter()
-    with ThreadPoolExecutor(num_clients) as pool:
-        clients = [pool.submit(stage.play_all, waiting) for _ in range(num_clients)]
+    """To the end of the last answer, or to `stop`. `watch` is called a few times a second."""
+    stage = _Stage(link, model, load, dialect=dialect)
+    stop = stop or Stop()
+    with _no_collection():
+        start_cpu_s = time.process_time()
+        stage.counts.start_ns = time.perf_counter_ns()
+        work = asyncio.create_task(stage.play())
+        watcher = asyncio.create_task(_watch(watch, stage.counts))
+        stopped = asyncio.create_task(stop.wait())
         try:
-            for client in clients:
-                client.result()
-        except BaseException:  # also an interrupt: the clients end after their current answer
-            stage.close()
-            raise
-    wall_s = time.perf_counter() - start_s
-    num_turns = sum(len(script.turns) for script in scripts)
-    return PlayedLoad(tuple(stage.played), wall_s, num_turns - len(stage.played))
+            await asyncio.wait((work, stopped), return_when=asyncio.FIRST_COMPLETED)
+            if work.done():
+                work.result()
+        finally:
+            for task in (work, watcher, stopped):
+                task.cancel()
+            await asyncio.gather(work, watcher, stopped, return_exceptions=True)
+        end_ns = time.perf_counter_ns()
+        stage.read_the_rest()
+        cpu_s = time.process_time() - start_cpu_s
+    counts = stage.counts
+    last_ns = max((turn.end_ns for turn in counts.turns), default=end_ns)
+    if counts.is_out_of_time and load.duration_s is not None:  # it lasted, whatever came in it
+        last_ns = max(last_ns, counts.start_ns + round(load.duration_s * _NS))
+    return PlayedLoad(
+        turns=tuple(counts.turns),
+        start_ns=counts.start_ns,
+        end_ns=end_ns if stop.is_set else last_ns,
+        cpu_s=cpu_s,
+        num_aborted=counts.num_sent - len(counts.turns),
+    )
 
 
-class _Shared:
-    """An iterator that several threads take from."""
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """A search for cycles takes tens of milliseconds where so much is kept."""
+    was_enabled = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
-    def __init__(self, scripts: Iterator[tuple[int, Script]]) -> None:
-        self._scripts = scripts
-        self._lock = threading.Lock()
 
-    def take(self) -> tuple[int, Script] | None:
-        with self._lock:
-            return next(self._scripts, None)
+async def _watch(watch: Callable[[Counts], None] | None, counts: Counts) -> None:
+    while watch is not None:
+        watch(counts)
+        await asyncio.sleep(0.2)
+
+
+class _Reader:
+    """Reads recorded streams, one after the other and each in slices."""
+
+    def __init__(self, *, needs_usage: bool) -> None:
+        self._needs_usage = needs_usage
+        self._turn = asyncio.Lock()
+
+    async def read(self, stream: RecordedStream) -> Answer:
+        """Raises: StreamError."""
+        async with self._turn:
+            slices = read_slices(stream, needs_usage=self._needs_usage)
+            while True:
+                try:
+                    next(slices)
+                except StopIteration as end:
+                    answer: Answer = end.value
+                    return answer
+                await asyncio.sleep(0)
 
 
 class _Stage:
     """What the clients of one load share."""
 
-    def __init__(
-        self, target: Target, model: str, *, max_requests: int | None, wants_ids: bool
-    ) -> None:
-        self.played: list[PlayedTurn] = []
-        self._target = target
+    def __init__(self, link: Link, model: str, load: Load, *, dialect: Dialect) -> None:
+        self.counts = Counts()
+        self._link = link
         self._model = model
-        self._extra: Body = {"return_token_ids": True} if wants_ids else {}
-        self._num_left = max_requests
-        self._lock = threading.Lock()
-        self._closed = threading.Event()
+        self._load = load
+        self._dialect = dialect
+        self._reader = _Reader(needs_usage=dialect.tells_usage)
+        self._places = asyncio.Semaphore(load.max_in_flight)
+        self._unread: set[_Asked] = set()
+        self._tasks: asyncio.TaskGroup | None = None
 
-    def close(self) -> None:
-        """No further request is sent."""
-        self._closed.set()
+    async def play(self) -> None:
+        """Returns when the last answer has been read."""
+        async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
+            if self._load.begin_s is None:
+                waiting = iter(enumerate(self._load.scripts))
+                for _ in range(self._load.num_clients):
+                    tasks.create_task(self._play_all(waiting))
+            else:
+                await self._play_at(self._load.begin_s)
 
-    def play_all(self, waiting: _Shared) -> None:
-        while (taken := waiting.take()) is not None:
-            user, script = taken
-            self._play(user, Conversation(script))
+    async def _play_all(self, waiting: Iterator[tuple[int, Script]]) -> None:
+        """A client of the closed loop."""
+        for user, script in waiting:
+            await self._play(user, Conversation(script), begin_ns=time.perf_counter_ns())
+            if not self._may_send():
+                return
 
-    def _play(self, user: int, conversation: Conversation) -> None:
-        while not conversation.is_over and self._may_send():
+    async def _play_at(self, begin_s: Iterable[float]) -> None:
+        assert self._tasks is not None
+        for user, (at_s, script) in enumerate(zip(begin_s, self._load.scripts, strict=False)):
+            if self._is_after_the_end(at_s):
+                self.counts.is_out_of_time = True
+                return
+            begin_ns = self.counts.start_ns + round(at_s * _NS)
+            await _sleep_until(begin_ns)
+            if not self._may_send():
+                return
+            self._tasks.create_task(self._play(user, Conversation(script), begin_ns=begin_ns))
+            await asyncio.sleep(0)  # it sends before the next one is looked at
+
+    async def _play(self, user: int, conversation: Conversation, *, begin_ns: int) -> None:
+        while not conversation.is_over:
             turn = conversation.num_answered
             if turn:
-                self._closed.wait(conversation.script.think_time_s)
-            body = conversation.next_body(self._model) | self._extra
-            answer = self._ask(user, turn, body)
+                begin_ns += round(conversation.script.think_time_s * _NS)
+                await _sleep_until(begin_ns)
+            async with self._places:
+                if not self._may_send():
+                    return
+                played = await self._ask(user, conversation, begin_ns)
+            if turn + 1 == len(conversation.script.turns):
+                assert self._tasks is not None
+                self._tasks.create_task(self._read(played))  # nobody waits for what it says
+                return
+            answer = await self._read(played)
             if answer is None:
                 return
             conversation.add_answer(answer.text)
+            begin_ns = max(played.stream.end_ns, time.perf_counter_ns())
 
-    def _ask(self, user: int, turn: int, body: Body) -> Answer | None:
-        stream = send(self._target, body)
-        end_ns = time.perf_counter_ns()
-        answer, failure = None, None
+    async def _ask(self, user: int, conversation: Conversation, begin_ns: int) -> "_Asked":
+        body: Body = self._dialect.body(conversation.next_body(self._model))
+        turn, schema = conversation.num_answered, conversation.turn.schema
+        content = msgspec.json.encode(body)
+        self.counts.num_sent += 1
+        stream = await self._link.send("POST", self._dialect.endpoint.path, content)
+        self.counts.num_done += 1
+        scheduled_ns = stream.start_ns if self._load.begin_s is None else begin_ns
+        asked = _Asked(user, turn, scheduled_ns, stream, schema)
+        self._unread.add(asked)
+        return asked
+
+    async def _read(self, asked: "_Asked") -> Answer | None:
+        found: Answer | StreamError
         try:
-            answer = read_answer(stream)
+            found = await self._reader.read(asked.stream)
         except StreamError as error:
-            failure = str(error)
-        self.played.append(PlayedTurn(user, turn, stream.start_ns, end_ns, answer, failure))
+            found = error
+        return self._note(asked, found)
+
+    def read_the_rest(self) -> None:
+        """What has come but was not read before the load was stopped; at once."""
+        for asked in list(self._unread):
+            found: Answer | StreamError
+            try:
+                found = read_answer(asked.stream, needs_usage=self._dialect.tells_usage)
+            except StreamError as error:
+                found = error
+            self._note(asked, found)
+
+    def _note(self, asked: "_Asked", found: Answer | StreamError) -> Answer | None:
+        answer, failure = None, None
+        if isinstance(found, Answer):
+            answer = found
+        else:
+            failure = Failure(found.kind, str(found), found.status)
+            self.counts.num_failed += 1
+        asked.stream.pieces.clear()
+        self._unread.discard(asked)
+        self.counts.turns.append(
+            PlayedTurn(
+                user=asked.user,
+                turn=asked.turn,
+                scheduled_ns=asked.scheduled_ns,
+                start_ns=asked.stream.start_ns,
+                end_ns=asked.stream.end_ns,
+                answer=answer,
+                failure=failure,
+                schema=asked.schema,
+            )
+        )
         return answer
 
     def _may_send(self) -> bool:
-        if self._closed.is_set():
+        most = self._load.max_requests
+        if most is not None and self.counts.num_sent >= most:
             return False
-        with self._lock:
-            if self._num_left is None:
-                return True
-            self._num_left -= 1
-            return self._num_left >= 0
+        elapsed_s = (time.perf_counter_ns() - self.counts.start_ns) / _NS
+        return not self._is_after_the_end(elapsed_s)
+
+    def _is_after_the_end(self, at_s: float) -> bool:
+        return self._load.duration_s is not None and at_s >= self._load.duration_s
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Asked:
+    """A request whose answer has not been read."""
+
+    user: int
+    turn: int
+    scheduled_ns: int
+    stream: RecordedStream
+    schema: object | None
+
+
+async def _sleep_until(at_ns: int) -> None:
+    left_s = (at_ns - time.perf_counter_ns()) / _NS
+    if left_s > 0:
+        await asyncio.sleep(left_s)

@@ -9,6 +9,7 @@ import socket
 import ssl
 import time
 from dataclasses import dataclass, field
+from typing import cast
 
 import httptools
 
@@ -170,8 +171,7 @@ class Connection(asyncio.Protocol):
     # What the event loop calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass
 
     def data_received(self, data: bytes) -> None:
         now_ns = time.perf_counter_ns()

@@ -40,6 +40,8 @@ class Target:
             raise TargetError(f"{url}: expected a URL such as http://127.0.0.1:8000/v1")
         if "@" in parts.netloc:
             raise TargetError("a URL with a name or a password in it: give a key in OPENAI_API_KEY")
+        if parts.query or parts.fragment:
+            raise TargetError(f"{url}: expected a URL without a query")
         if not (url.isascii() and url.isprintable() and " " not in url):
             raise TargetError(f"{url!r}: it has characters that no URL has")
         if api_key is not None and not _is_header_value(api_key):

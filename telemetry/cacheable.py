@@ -39,13 +39,14 @@ class KnownTokens:
         bisect.insort(self._sequences, _pack(ids))
 
 
-def cacheable_tokens(exchanges: Sequence[Exchange]) -> list[int]:
-    """For each exchange: how many tokens of its prompt a perfect cache could have had.
+def cacheable_tokens(exchanges: Sequence[Exchange], known: KnownTokens | None = None) -> list[int]:
+    """For each exchange: how many tokens of its prompt a perfect cache could have had. `known` is
+    what came before, and knows these too afterwards.
 
     A perfect cache knows a prompt from the moment it was sent and an answer from its end. The last
     token of a prompt always has to be computed.
     """
-    known = KnownTokens()
+    known = known or KnownTokens()
     found = [0] * len(exchanges)
     starts = [(one.start_ns, 1, index) for index, one in enumerate(exchanges)]
     ends = [(one.end_ns, 0, index) for index, one in enumerate(exchanges)]

@@ -26,7 +26,7 @@ class Sizes:
 class _Named:
     """`sizes` are all that it has; those of other workloads are refused."""
 
-    make: Callable[[Mapping[str, int], int], Workload]
+    make: Callable[[Mapping[str, int], int, int], Workload]
     sizes: Mapping[str, int]
 
 
@@ -34,10 +34,10 @@ class SizeError(ValueError):
     """A size that the workload does not have; the message is one line."""
 
 
-def _chat(sizes: Mapping[str, int], num_requests: int) -> Workload:
+def _chat(sizes: Mapping[str, int], num_requests: int, num_clients: int) -> Workload:
     return MultiTurn(
         version=1,
-        users=_conversations(num_requests, sizes["turns"]),
+        users=_conversations(num_requests, sizes["turns"], num_clients),
         turns=sizes["turns"],
         system_tokens=sizes["prefix_tokens"],
         user_tokens=sizes["prompt_tokens"],
@@ -45,7 +45,7 @@ def _chat(sizes: Mapping[str, int], num_requests: int) -> Workload:
     )
 
 
-def _unique(sizes: Mapping[str, int], num_requests: int) -> Workload:
+def _unique(sizes: Mapping[str, int], num_requests: int, _num_clients: int) -> Workload:
     return PrefixRepetition(
         version=1,
         groups=1,
@@ -56,7 +56,7 @@ def _unique(sizes: Mapping[str, int], num_requests: int) -> Workload:
     )
 
 
-def _shared_prefix(sizes: Mapping[str, int], num_requests: int) -> Workload:
+def _shared_prefix(sizes: Mapping[str, int], num_requests: int, _num_clients: int) -> Workload:
     return PrefixRepetition(
         version=1,
         groups=sizes["groups"],
@@ -67,10 +67,10 @@ def _shared_prefix(sizes: Mapping[str, int], num_requests: int) -> Workload:
     )
 
 
-def _agent(sizes: Mapping[str, int], num_requests: int) -> Workload:
+def _agent(sizes: Mapping[str, int], num_requests: int, num_clients: int) -> Workload:
     return Agent(
         version=1,
-        agents=_conversations(num_requests, sizes["turns"]),
+        agents=_conversations(num_requests, sizes["turns"], num_clients),
         calls=sizes["turns"] - 1,
         system_tokens=sizes["prefix_tokens"],
         tools=6,
@@ -82,7 +82,7 @@ def _agent(sizes: Mapping[str, int], num_requests: int) -> Workload:
     )
 
 
-def _json_schema(sizes: Mapping[str, int], num_requests: int) -> Workload:
+def _json_schema(sizes: Mapping[str, int], num_requests: int, _num_clients: int) -> Workload:
     return JsonSchema(
         version=1,
         requests=num_requests,
@@ -91,8 +91,9 @@ def _json_schema(sizes: Mapping[str, int], num_requests: int) -> Workload:
     )
 
 
-def _conversations(num_requests: int, turns: int) -> int:
-    return math.ceil(num_requests / turns)
+def _conversations(num_requests: int, turns: int, num_clients: int) -> int:
+    """So that each client has one."""
+    return max(math.ceil(num_requests / turns), num_clients)
 
 
 _WORKLOADS = {
@@ -115,7 +116,9 @@ _WORKLOADS = {
 NAMES = tuple(_WORKLOADS)
 
 
-def make_named(name: str, sizes: Sizes, *, num_requests: int | None) -> Workload:
+def make_named(
+    name: str, sizes: Sizes, *, num_requests: int | None, num_clients: int = 1
+) -> Workload:
     """With `num_requests` at least; None = as many as anyone plays. `name` is one of NAMES.
 
     Raises: SizeError.
@@ -126,7 +129,7 @@ def make_named(name: str, sizes: Sizes, *, num_requests: int | None) -> Workload
     if strange:
         flags = ", ".join(f"--{size.replace('_', '-')}" for size in strange)
         raise SizeError(f"the workload {name} has no {flags}")
-    return named.make({**named.sizes, **given}, num_requests or ENDLESS)
+    return named.make({**named.sizes, **given}, num_requests or ENDLESS, num_clients)
 
 
 def describe_named(name: str, sizes: Sizes) -> str:

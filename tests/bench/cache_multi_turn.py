@@ -8,9 +8,14 @@ import argparse
 import asyncio
 import sys
 
-from gateway.load_client import Target, play
-from telemetry.load_report import LoadReport, make_report
-from telemetry.workloads import MultiTurn, make_scripts
+from gateway.bench_session import BenchPlan, run_bench
+from gateway.load_target import Target
+from telemetry.bench_report import BenchReport
+from telemetry.bench_run import Arrival, BenchRun, LoadLevel, WorkloadNote
+from telemetry.bench_text import report_lines
+from telemetry.request_bodies import Endpoint as ApiEndpoint
+from telemetry.script_source import WorkloadSource
+from telemetry.workloads import MultiTurn
 from tests.bench.processor import ProcessorTimes
 from tests.bench.servers import Endpoint, product, running
 from tests.bench.single_bench import run_single
@@ -30,17 +35,20 @@ def make_workload(options: argparse.Namespace) -> MultiTurn:
     )
 
 
-async def measure_round(endpoint: Endpoint, workload: MultiTurn, *, seed: int) -> LoadReport:
+def measure_round(endpoint: Endpoint, workload: MultiTurn, *, seed: int) -> BenchRun:
     """One load of all users at a time."""
-    load = await asyncio.to_thread(
-        play,
-        Target.of(endpoint.base_url, None),
-        endpoint.model,
-        scripts=make_scripts(workload, seed=seed),
-        num_clients=workload.users,
-        wants_ids=True,
+    level = LoadLevel(Arrival.CLOSED, concurrency=workload.users)
+    plan = BenchPlan(
+        targets=(("product", Target.of(endpoint.base_url, None)),),
+        levels=(level,),
+        sources=(WorkloadSource(workload),),
+        workload=WorkloadNote("multi_turn", f"{workload.users} users", "chat"),
+        endpoint=ApiEndpoint.CHAT,
+        seed=seed,
+        command="python -m tests.bench.cache_multi_turn",
+        model=endpoint.model,
     )
-    return make_report(load.turns, wall_s=load.wall_s, num_unsent=load.num_unsent)
+    return run_bench(plan, show=lambda _: None)
 
 
 async def measure(options: argparse.Namespace) -> bool:
@@ -49,13 +57,17 @@ async def measure(options: argparse.Namespace) -> bool:
     for number in range(options.rounds):
         async with running(product()) as endpoint:
             start = ProcessorTimes.now(endpoint.pid)
-            report = await measure_round(endpoint, make_workload(options), seed=number)
-            print("\n".join(report.lines()))
+            run = await asyncio.to_thread(
+                measure_round, endpoint, make_workload(options), seed=number
+            )
+            report = BenchReport.of(run)
+            print("\n".join(report_lines(report, width=120)))
             print(ProcessorTimes.now(endpoint.pid).describe_since(start), flush=True)
-        if report.first_failure is not None or report.used_share is None:
-            print(f"a request failed: {report.first_failure}", file=sys.stderr)
+        (figures,) = report.figures
+        if figures.num_failed or figures.used_share is None:
+            print("a request failed, or tells no tokens", file=sys.stderr)
             return False
-        shares.append(report.used_share)
+        shares.append(figures.used_share)
     print(f"served of what could be served: {min(shares):.2%} in the worst round")
     print(f"the target is {MIN_SHARE:.0%}")
     return min(shares) >= MIN_SHARE
