@@ -12,6 +12,7 @@ from opentelemetry.context import Context
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
+from telemetry.outage import Outage, last_words
 from telemetry.settings import BatchSettings
 
 # The SDK's own loggers speak at each failed attempt; one warning for each outage is enough.
@@ -80,54 +81,32 @@ class SpanCounts:
             return num_lost
 
 
-class _LastWords(logging.Filter):
-    """Keeps the SDK's records out of the log and remembers the latest of each thread."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._local = threading.local()
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        self.keep(record.getMessage())
-        return False
-
-    def keep(self, message: str) -> None:
-        self._local.message = message
-
-    def take(self) -> str:
-        message: str = getattr(self._local, "message", "no reason given")
-        return message
-
-
-_last_words = _LastWords()
-
-
 class CountingExporter(SpanExporter):
     """Counts what the inner exporter does with each batch, and reports an outage once."""
 
     def __init__(self, inner: SpanExporter, *, counts: SpanCounts, target: str) -> None:
         self._inner = inner
         self._counts = counts
-        self._target = target
-        self._is_failing = False
+        self._outage = Outage(
+            _logger, "traces", target=target, consequence="lost spans are counted"
+        )
         self._is_stopped = threading.Event()
-        for name in _NOISY_LOGGERS:
-            # addFilter ignores a filter that is there already: one object for all exporters.
-            logging.getLogger(name).addFilter(_last_words)
+        last_words.silence(_NOISY_LOGGERS)
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """Called by the processor's thread only, one batch at a time."""
         self._counts.begin(len(spans))
         is_exported = not self._is_stopped.is_set() and self._try_export(spans)
         self._counts.end(len(spans), is_exported=is_exported)
-        self._report(is_exported)
+        if not self._is_stopped.is_set():
+            self._outage.note(is_exported)
         return SpanExportResult.SUCCESS if is_exported else SpanExportResult.FAILURE
 
     def _try_export(self, spans: Sequence[ReadableSpan]) -> bool:
         try:
             return self._inner.export(spans) is SpanExportResult.SUCCESS
         except Exception as error:
-            _last_words.keep(f"{type(error).__name__}: {error}")
+            last_words.keep(f"{type(error).__name__}: {error}")
             return False
 
     def stop(self) -> None:
@@ -138,20 +117,6 @@ class CountingExporter(SpanExporter):
 
     def shutdown(self) -> None:
         self.stop()
-
-    def _report(self, is_exported: bool) -> None:
-        if self._is_stopped.is_set() or self._is_failing is not is_exported:
-            return
-        self._is_failing = not is_exported
-        if is_exported:
-            _logger.info("traces are exported to %s again", self._target)
-        else:
-            _logger.warning(
-                "traces cannot be exported to %s (%s); requests are not affected, lost spans are "
-                "counted, and this is not repeated until it worked again",
-                self._target,
-                _last_words.take(),
-            )
 
 
 class BoundedExport(SpanProcessor):
