@@ -29,6 +29,7 @@ from gateway.generation import (
     Usage,
 )
 from gateway.merged_streams import merge_streams
+from gateway.open_phases import OpenPhases
 from gateway.prompt_part import PromptPart, wants_part, wants_scores
 from gateway.reasoning import ReasoningBlock
 from gateway.stop_strings import StopStrings
@@ -36,7 +37,6 @@ from gateway.tokenizer import Tokenizer
 from gateway.tools.check import ToolCheck
 from runtime.cache_messages import TierName
 from runtime.messages import (
-    AttributeValue,
     ChoiceUsage,
     Phase,
     Submit,
@@ -63,18 +63,16 @@ class _ChoiceRun:
         self.usage: ChoiceUsage | None = None
         self.is_admitted = False
         self.is_finished = False
+        self.open_phases = OpenPhases(submitted_ns)
         self._fetched: dict[TierName, int] = {}
-        self._phase_since_ns = submitted_ns
 
     def note(self, event: TokenEvent, *, now_ns: int) -> None:
         """Takes from an event everything but its text."""
         self.is_admitted = self.is_admitted or event.admitted
+        self.open_phases.note(event, now_ns=now_ns)
         for phase in event.phases:
-            self._phase_since_ns = max(self._phase_since_ns, phase.end_ns)
             self._note_match(phase)
             self._note_fetch(phase)
-        if event.token_ids and not event.phases and not self.text.num_tokens:
-            self._phase_since_ns = now_ns
         if event.usage is not None:
             self.usage = event.usage
             if self.cached_tokens is None:
@@ -110,21 +108,12 @@ class _ChoiceRun:
             left -= counts[tier]
         return counts
 
-    def open_phase(self, index: int, *, now_ns: int, reason: FinishReason | None) -> Phase:
-        """The phase this choice was in, for an end that the runtime did not report."""
-        name = names.SPAN_QUEUE
-        if self.is_admitted:
-            name = names.SPAN_DECODE if self.text.num_tokens else names.SPAN_PREFILL
-        attributes: dict[str, AttributeValue] = {names.ATTR_CHOICE: index}
-        if self.text.num_tokens:
-            attributes[names.ATTR_TOKENS] = self.text.num_tokens
-        if reason is not None:
-            attributes[names.ATTR_FINISH_REASON] = reason
-        return Phase(
-            name=name,
-            start_ns=min(self._phase_since_ns, now_ns),
-            end_ns=now_ns,
-            attributes=attributes,
+    def close_phases(
+        self, index: int, *, now_ns: int, reason: FinishReason | None = None
+    ) -> list[Phase]:
+        """Those this choice was in, for an end that the runtime did not report."""
+        return self.open_phases.close(
+            index, now_ns=now_ns, num_tokens=self.text.num_tokens, reason=reason
         )
 
 
@@ -291,7 +280,11 @@ class GenerationRun:
         is_single = len(self._prepared.prompt_token_ids) == 1
         trace = None
         if request.traceparent is not None:
-            trace = TraceContext(request.traceparent, request.tracestate)
+            trace = TraceContext(
+                request.traceparent,
+                request.tracestate,
+                request.log_fields.get("request_id", ""),
+            )
         return Submit(
             request_id=request.request_id if is_single else f"{request.request_id}.{index}",
             prompt_token_ids=list(self._prepared.prompt_token_ids[index]),
@@ -355,8 +348,9 @@ class GenerationRun:
             choice.is_finished = True
         if reason is not None and event.finish_reason is None:
             self._engine.abort(prompt.submit.request_id, event.choice)
-            phase = choice.open_phase(delta.choice, now_ns=self._clock(), reason=reason)
-            self._phase_log.append(phase)
+            self._phase_log += choice.close_phases(
+                delta.choice, now_ns=self._clock(), reason=reason
+            )
         if self._final.reads_texts:
             choice.texts.append(delta.text)
         if reason is None:
@@ -413,7 +407,7 @@ class GenerationRun:
             for index, choice in enumerate(prompt.choices, start=prompt.first_choice):
                 if not choice.is_finished:
                     choice.is_finished = True
-                    self._phase_log.append(choice.open_phase(index, now_ns=now_ns, reason=None))
+                    self._phase_log += choice.close_phases(index, now_ns=now_ns)
 
 
 def prompt_seed(seed: int, prompt_index: int) -> int:

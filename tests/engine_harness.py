@@ -21,8 +21,10 @@ from runtime.messages import (
     FinishReason,
     Phase,
     Sampling,
+    StepSpan,
     Submit,
     TokenEvent,
+    TraceContext,
 )
 from runtime.phases import PhaseLog
 from runtime.request import Request, Sequence, SequenceState
@@ -113,6 +115,7 @@ def make_submit(
     output_prefix: Iterable[int] = (),
     first_forbidden: tuple[int, ...] = (),
     cache: CacheHints | None = None,
+    trace: TraceContext | None = None,
 ) -> Submit:
     return Submit(
         request_id=request_id,
@@ -129,6 +132,7 @@ def make_submit(
         output_prefix=list(output_prefix),
         first_forbidden=first_forbidden,
         cache=cache or CacheHints(),
+        trace=trace,
     )
 
 
@@ -174,7 +178,7 @@ def make_sequence(
 
 class EngineDriver:
     """Any executor behind an engine and a cache of its own. `answers` fills by (gateway, request
-    id, choice) as steps are taken."""
+    id, choice) as steps are taken, `recorded` with the steps that were chosen to be."""
 
     def __init__(
         self,
@@ -195,6 +199,7 @@ class EngineDriver:
             observer=evicted,
         )
         self.answers: dict[tuple[bytes, str, int], Answer] = {}
+        self.recorded: list[tuple[bytes, StepSpan]] = []
         self.engine = Engine(
             executor=executor,
             cache=self.cache,
@@ -227,6 +232,8 @@ class EngineDriver:
                 assert event.seq == len(answer.events), f"events out of order: {event}"
                 answer.events.append(event)
                 events.append(event)
+        if recorded := self.engine.take_recorded():
+            self.recorded.append(recorded)
         self.check_pages()
         return events
 
@@ -285,6 +292,7 @@ class EngineHarness(EngineDriver):
         grammar: GrammarBuilder | None = None,
         jump_forward: bool = True,
         page_bytes: int = 0,
+        trace_steps: float = 0.0,
     ) -> None:
         self.executor = FakeExecutor(PAGE_SIZE, VOCAB_SIZE, choose)
         config = RuntimeConfig(
@@ -293,6 +301,7 @@ class EngineHarness(EngineDriver):
             max_step_tokens=max_step_tokens,
             watermark=watermark,
             jump_forward=jump_forward,
+            trace_steps=trace_steps,
         )
         info = msgspec.structs.replace(
             make_info(num_pages=num_pages, max_model_len=max_model_len), page_bytes=page_bytes
