@@ -39,7 +39,8 @@ class OpenPhases:
                 self._queued_ns = phase.end_ns
                 self._num_preemptions += 1
             case names.SPAN_CACHE_MATCH:
-                self._num_uncomputed = int(phase.attributes.get(names.ATTR_COMPUTED_TOKENS, 0))
+                left = phase.attributes.get(names.ATTR_COMPUTED_TOKENS, math.inf)
+                self._num_uncomputed = float(left)
             case names.SPAN_PREFILL:
                 self._num_uncomputed -= int(phase.attributes.get(names.ATTR_TOKENS, 0))
             case names.SPAN_DECODE:
