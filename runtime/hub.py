@@ -63,6 +63,17 @@ def fetch_model(reference: HubReference) -> Path:
         return [repository.required(name) for name in shards][0].parent
 
 
+def fetch_config(reference: HubReference) -> Path:
+    """The model's config.json alone, in the cache.
+
+    Raises: ModelError, one line, where it cannot be had.
+    """
+    set_verbosity(ERROR)
+    constants.HF_HUB_DISABLE_TELEMETRY = True
+    with _as_model_errors(reference):
+        return _Repository(reference).required("config.json")
+
+
 def _shards(index: Path) -> list[str]:
     try:
         weight_map = json.loads(index.read_text(encoding="utf-8"))["weight_map"]

@@ -9,19 +9,24 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
-PACKAGES = ("gateway", "runtime", "prefix_cache", "grammar", "telemetry")
+PACKAGES = ("gateway", "runtime", "prefix_cache", "grammar", "telemetry", "planning")
 MAY_IMPORT = {
-    "gateway": {"gateway", "runtime", "prefix_cache", "grammar", "telemetry"},
+    "gateway": {"gateway", "runtime", "prefix_cache", "grammar", "telemetry", "planning"},
     "runtime": {"runtime", "prefix_cache", "grammar", "telemetry"},
     "prefix_cache": {"prefix_cache"},
     "grammar": {"grammar"},
     "telemetry": {"telemetry"},
+    "planning": {"planning"},
 }
 RUNTIME_FOR_GATEWAY = {
     "runtime.cache_folder",
     "runtime.cache_messages",
+    "runtime.calibration_messages",
     "runtime.config",
     "runtime.errors",
+    "runtime.gguf_file",
+    "runtime.hub",
+    "runtime.hub_reference",
     "runtime.messages",
     "runtime.model_source",
     "runtime.remote_engine",

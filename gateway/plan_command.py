@@ -1,0 +1,280 @@
+"""The command `radixgate plan`: what a model and a load need, from sizes and data sheets."""
+
+import argparse
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+
+import msgspec
+
+from gateway.cache_picture import harmless
+from gateway.plan_flags import KV_BITS, add_flags
+from gateway.plan_model import FoundModel, find_model
+from planning.accelerators import ACCELERATORS, Accelerator, known_accelerator
+from planning.errors import PlanError
+from planning.known_models import KNOWN_MODELS, known_model
+from planning.kv_cache import KvFormat
+from planning.machine import (
+    CPU_REQUEST_S,
+    CPU_STEP_S,
+    Assumptions,
+    CpuRates,
+    Machine,
+    machine_of,
+    machine_of_cpu,
+)
+from planning.model_facts import ModelFacts
+from planning.plan import Plan, Question, make_plan
+from planning.plan_json import plan_json
+from planning.report import aligned, plan_lines
+from planning.weights import PACKED_BITS, WeightBytes, stored_weight_bytes, weight_bytes
+from planning.workload import Demand, Workload
+from runtime.calibration_messages import Calibration, CalibrationShape
+from runtime.errors import ModelError
+
+__all__ = ["add_flags", "run_plan_command"]
+
+EXIT_IMPOSSIBLE, EXIT_UNUSABLE = 1, 2
+_CALIBRATION_TIMEOUT_S = 300
+_GPU_CHUNK, _CPU_CHUNK = 2048, 512  # vLLM's token budget of a step, and ours
+_TENSOR_PARALLEL = (1, 2, 4, 8)
+
+
+class UnusableFlags(Exception):
+    """Flags that contradict each other; one line."""
+
+
+def run_plan_command(options: argparse.Namespace) -> int:
+    """Returns the exit code: 0, 1 where the load cannot be served or the model cannot be read, 2
+    for flags that contradict each other."""
+    try:
+        if options.list:
+            _print(_known_lines())
+        else:
+            _plan(options)
+    except UnusableFlags as error:
+        return _complain(error, EXIT_UNUSABLE)
+    except (PlanError, ModelError) as error:
+        return _complain(error, EXIT_IMPOSSIBLE)
+    return 0
+
+
+def _plan(options: argparse.Namespace) -> None:
+    _check_flags(options)
+    found = find_model(options)
+    assumed = _assumptions(options)
+    calibration = _calibrate(found) if options.cpu else None
+    question = _question(options, found, assumed, calibration)
+    plan = make_plan(question)
+    if options.json:
+        assumptions = dataclasses.asdict(assumed)
+        measured = None if calibration is None else msgspec.to_builtins(calibration)
+        said = {**plan_json(plan), "assumptions": assumptions, "calibration": measured}
+        _print([json.dumps(said, indent=1, allow_nan=False)])
+        return
+    _print([*plan_lines(plan), "", *_assumption_lines(options, plan, assumed, calibration)])
+
+
+def _check_flags(options: argparse.Namespace) -> None:
+    by_figures = (options.memory_gb, options.bandwidth_gbs, options.tflops)
+    ways = [options.gpu is not None, any(by_figures), options.cpu]
+    if sum(ways) != 1:
+        raise UnusableFlags(
+            "name one device: --gpu NAME, --memory-gb with --bandwidth-gbs and --tflops, or --cpu"
+        )
+    if any(by_figures) and not all(by_figures):
+        raise UnusableFlags("--memory-gb, --bandwidth-gbs and --tflops belong together")
+    if options.users is not None and options.rate is not None:
+        raise UnusableFlags("--users and --rate exclude each other")
+    if options.cpu and (options.gpus or 1) * (options.tensor_parallel or 1) > 1:
+        raise UnusableFlags("--cpu is one machine: no --gpus, no --tensor-parallel")
+    shares = (options.memory_share, options.bandwidth_efficiency, options.flop_efficiency)
+    if any(share is not None and share > 1 for share in shares):
+        raise UnusableFlags("shares and efficiencies are at most 1")
+
+
+def _assumptions(options: argparse.Namespace) -> Assumptions:
+    usual = Assumptions()
+    if options.cpu:
+        usual = dataclasses.replace(usual, step_s=CPU_STEP_S, request_s=CPU_REQUEST_S)
+    given = {
+        "memory": options.memory_share,
+        "bandwidth": options.bandwidth_efficiency,
+        "compute": options.flop_efficiency,
+        "step_s": options.step_overhead,
+        "request_s": options.request_overhead,
+    }
+    wanted = {name: value for name, value in given.items() if value is not None}
+    return dataclasses.replace(usual, **wanted).check()
+
+
+def _question(
+    options: argparse.Namespace,
+    found: FoundModel,
+    assumed: Assumptions,
+    calibration: Calibration | None,
+) -> Question:
+    weights, bits = _weights(options, found)
+    if calibration is not None:
+        machines: tuple[Machine, ...] = (_cpu(calibration, assumed),)
+    else:
+        machines = _machines(options, found.facts, bits, assumed)
+    users = options.users if options.users or options.rate else 1
+    return Question(
+        facts=found.facts,
+        weights=weights,
+        weight_bits=bits if found.facts.stored is None else None,
+        kv=KvFormat(KV_BITS[options.kv_dtype], drops_windows=options.drop_windows),
+        machines=machines,
+        workload=Workload(
+            prompt=options.prompt,
+            output=options.output,
+            shared=options.shared_prefix,
+            chunk=options.chunk or (_CPU_CHUNK if options.cpu else _GPU_CHUNK),
+        ),
+        demand=Demand(users, options.rate, options.ttft, options.tpot),
+        num_gpus=options.gpus,
+        price_per_hour=options.price_per_hour,
+        may_change_formats=not options.cpu,
+    )
+
+
+def _weights(options: argparse.Namespace, found: FoundModel) -> tuple[WeightBytes, float]:
+    """What the weights take, and in how many bits most of them are."""
+    facts = found.facts
+    if options.weight_bits is not None:
+        return weight_bytes(facts, options.weight_bits), options.weight_bits
+    if options.cpu and found.packed is not None:
+        return stored_weight_bytes(facts, found.packed), float(found.packed.bits)
+    if options.cpu:  # all but GGUF's formats is quantized to 8 bits when it is loaded
+        packed = PACKED_BITS[8]
+        return weight_bytes(facts, packed, table_bits=packed), 8.0
+    if facts.stored is not None:
+        return stored_weight_bytes(facts, facts.stored), found.weight_bits
+    return weight_bytes(facts, found.weight_bits), found.weight_bits
+
+
+def _machines(
+    options: argparse.Namespace, facts: ModelFacts, bits: float, assumed: Assumptions
+) -> tuple[Machine, ...]:
+    gpu = _accelerator(options)
+    compute_bits = options.compute_bits or (8 if bits == 8 and gpu.flops_8 else 16)
+    sizes = [options.tensor_parallel] if options.tensor_parallel else list(_TENSOR_PARALLEL)
+    fitting = [size for size in sizes if facts.num_heads % size == 0]
+    if not fitting:
+        raise PlanError(f"{facts.num_heads} heads cannot be split over {sizes[0]} GPUs")
+    if options.gpus is not None:
+        fitting = [size for size in fitting if size <= options.gpus] or fitting[:1]
+    return tuple(
+        machine_of(gpu, num_devices=size, compute_bits=compute_bits, assumed=assumed)
+        for size in fitting
+    )
+
+
+def _accelerator(options: argparse.Namespace) -> Accelerator:
+    if options.gpu is not None:
+        return known_accelerator(options.gpu)
+    return Accelerator(
+        name="GPU",
+        memory_bytes=options.memory_gb * 1e9,
+        bandwidth=options.bandwidth_gbs * 1e9,
+        flops_16=options.tflops * 1e12,
+        flops_8=options.tflops_8bit * 1e12 if options.tflops_8bit else None,
+        link=(options.link_gbs or 32) * 1e9,
+        source="flags",
+    )
+
+
+def _calibrate(found: FoundModel) -> Calibration:
+    """Measures this machine with layers of the model's shape. Raises: PlanError."""
+    facts = found.facts
+    shape = CalibrationShape(
+        hidden_size=facts.hidden_size,
+        num_heads=facts.num_heads,
+        num_kv_heads=facts.num_kv_heads,
+        head_dim=facts.head_dim,
+        ffn_size=facts.ffn_size,
+        weight_bits=found.packed.bits if found.packed is not None else 8,
+    )
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "runtime.calibration",
+        msgspec.json.encode(shape).decode(),
+    ]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=_CALIBRATION_TIMEOUT_S,
+            check=False,
+            env=environment,
+        )
+        return msgspec.json.decode(done.stdout, type=Calibration)
+    except subprocess.TimeoutExpired:
+        raise PlanError(f"measuring took more than {_CALIBRATION_TIMEOUT_S} s") from None
+    except (OSError, msgspec.MsgspecError):
+        lines = done.stderr.strip().splitlines() or ["it ended without a result"]
+        raise PlanError(f"this machine could not be measured: {lines[-1][:200]}") from None
+
+
+def _cpu(calibration: Calibration, assumed: Assumptions) -> Machine:
+    rates = CpuRates(
+        name=f"this CPU ({calibration.num_threads} threads, {calibration.kernel})",
+        memory_bytes=float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")),
+        weight_bytes_s=calibration.weight_bytes_s,
+        kv_bytes_s=calibration.kv_bytes_s,
+        decode_flops=calibration.decode_flops,
+        prefill_flops=calibration.prefill_flops,
+        attention_flops=calibration.attention_flops,
+    )
+    return machine_of_cpu(rates, assumed=assumed)
+
+
+def _assumption_lines(
+    options: argparse.Namespace, plan: Plan, assumed: Assumptions, calibration: Calibration | None
+) -> list[str]:
+    memory = f"{assumed.memory:g} of the memory"
+    overhead = f"{assumed.step_s * 1e3:g} ms a step, {assumed.request_s * 1e3:g} ms a request"
+    if calibration is not None:
+        measured = f"weights {calibration.weight_bytes_s / 1e9:.1f} GB/s (memory read in order"
+        measured += f" {calibration.read_bytes_s / 1e9:.1f}), KV {calibration.kv_bytes_s / 1e9:.1f}"
+        measured += f" GB/s; matrices {calibration.decode_flops / 1e9:,.0f} Gop/s in steps of 16"
+        measured += f" rows, {calibration.prefill_flops / 1e9:,.0f} in prefill; attention"
+        measured += f" {calibration.attention_flops / 1e9:,.0f}"
+        return aligned([("measured", measured), ("assumed", f"{memory}, {overhead}")])
+    gpu = _accelerator(options)
+    figures = f"{gpu.name}: {gpu.memory_bytes / 1e9:g} GB, {gpu.bandwidth / 1e9:,.0f} GB/s,"
+    figures += f" {gpu.flops_16 / 1e12:g} TFLOP/s in 16 bits"
+    if gpu.flops_8:
+        figures += f", {gpu.flops_8 / 1e12:g} in 8"
+    shares = f"{memory}, {assumed.bandwidth:g} of the bandwidth, {assumed.compute:g} of the FLOP/s;"
+    shares += f" {overhead}"
+    if plan.layout.load.served.machine.num_devices > 1:
+        shares += f", {assumed.all_reduce_s * 1e6:g} us an all-reduce"
+    return aligned([("GPU", f"{figures} ({gpu.source})"), ("assumed", shares)])
+
+
+def _known_lines() -> list[str]:
+    lines = []
+    for name in KNOWN_MODELS:
+        facts = known_model(name)
+        lines.append((name, f"{facts.total_params / 1e9:,.2f} G parameters: {facts.source}"))
+    for gpu in ACCELERATORS.values():
+        text = f"{gpu.memory_bytes / 1e9:g} GB, {gpu.bandwidth / 1e9:,.0f} GB/s,"
+        lines.append((gpu.name, f"{text} {gpu.flops_16 / 1e12:g} TFLOP/s: {gpu.source}"))
+    return aligned(lines)
+
+
+def _print(lines: list[str]) -> None:
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+
+
+def _complain(error: Exception, code: int) -> int:
+    sys.stderr.write(f"radixgate: {harmless(str(error), is_plain=False)}\n")
+    return code
