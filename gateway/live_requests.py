@@ -31,7 +31,6 @@ MAX_FINISHED = 50
 MAX_ERRORS = 50
 # Of each name; the rest of a name is one more (telemetry.phases).
 MAX_PHASES = 8
-_NS = 1e9
 
 Stage = Literal["preparing", "queued", "prefilling", "decoding"]
 _OPEN_PHASES: dict[Stage, str] = {
@@ -52,7 +51,8 @@ class OpenPhase:
 @dataclass(frozen=True, slots=True)
 class RequestRecord:
     """A request that generates, as it is now or was at its end. `end_ns`, `status` and `outcome`
-    are None until then; `number` grows from one finished request to the next. `error` is a code."""
+    are None until then; `number` grows from one to the next that ends. Moments are phases without
+    any length. `error` is a code."""
 
     request_id: str
     trace_id: str
@@ -105,7 +105,6 @@ class LiveRequest:
         self._model = ""
         self._request: GenerationRequest | None = None
         self._since_ns = self.timer.start_ns
-        self._last_ns = self.timer.start_ns
         self._num_tokens = 0
         self._usage: Usage | None = None
         self._finish_reasons: dict[int, str] = {}
@@ -116,14 +115,6 @@ class LiveRequest:
         if self._usage is None and self._request is not None and self._request.usage_log:
             return self._request.usage_log[-1]
         return self._usage
-
-    @property
-    def tpot_s(self) -> float | None:
-        """None until there are two tokens."""
-        first_ns = self.timer.first_token_ns
-        if first_ns is None or self._num_tokens < 2:
-            return None
-        return max(0, self._last_ns - first_ns) / _NS / (self._num_tokens - 1)
 
     def describe(self, model: str, request: GenerationRequest) -> None:
         """What was asked for, once the body is valid: from now on it is among those under way."""
@@ -167,17 +158,17 @@ class LiveRequest:
             num_choices=self._request.num_choices * len(self._request.prompts),
             start_ns=self.timer.start_ns,
             stage=self._stage,
-            phases=phases.spans(),
+            phases=sorted([*phases.spans(), *phases.moments()], key=lambda one: one.start_ns),
             open_phase=None if open_name is None else OpenPhase(open_name, self._since_ns),
             usage=self.usage,
             num_output_tokens=self._num_tokens,
             ttft_s=self.timer.ttft_s,
-            tpot_s=self.tpot_s,
+            tpot_s=self.timer.tpot_s,
             finish_reasons=[self._finish_reasons[i] for i in sorted(self._finish_reasons)],
         )
 
     def _tokens(self, num_tokens: int) -> None:
-        now_ns = self._last_ns = self._log.now_ns()
+        now_ns = self._log.now_ns()
         if self._stage != "decoding":
             self._enter("decoding")
             if self.timer.ttft_s is not None:
@@ -239,8 +230,8 @@ class LiveRequests:
         usage = request.usage
         if usage is not None:
             self.window.add_prompt(usage.prompt_tokens, usage.cached_tokens, now_ns)
-        if request.tpot_s is not None:
-            self.window.add_tpot(request.tpot_s, now_ns)
+        if request.timer.tpot_s is not None:
+            self.window.add_tpot(request.timer.tpot_s, now_ns)
         self._finished.append(
             replace(
                 request.record(),
