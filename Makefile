@@ -3,7 +3,7 @@ SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help setup setup-dev model serve test test-models test-gpu clients e2e e2e-all compatibility \
-	lint types fmt bench soak lock lock-clients clean
+	lint types fmt bench soak lock lock-clients clean stack stack-tools image-steps
 
 PYTHON ?= python3
 # cpu, or cuda on a machine that has a GPU.
@@ -38,6 +38,7 @@ help:
 	@echo "make bench      speed, also beside another server: ARGS=\"--help\""
 	@echo "make soak       10,000 damaged schemas through the compile service, 200,000 random requests"
 	@echo "                through the prefix cache, killed writers (20 minutes; ARGS=schemas, cache or kills: one)"
+	@echo "make stack      the whole arrangement with Docker: docs/deploy.md (make image-steps tries the image's steps without)"
 	@echo "make setup      install without serving          make lock   renew the lock files"
 
 $(VENV)/.created:
@@ -102,7 +103,11 @@ test-gpu:
 clients: setup-dev
 	@$(PY) -m tests.e2e.clients.environments
 
-e2e: clients
+# Prometheus, which the tests of the stack ask, from Debian's package; nothing is installed.
+stack-tools: setup-dev
+	@$(PY) -m tests.stack_tools
+
+e2e: clients stack-tools
 	@$(PY) -m pytest tests/e2e -m "not wide"
 
 e2e-all: setup-dev
@@ -123,6 +128,15 @@ types: $(VENV)/.dev
 fmt: $(VENV)/.dev
 	@$(PY) -m ruff format .
 	@$(PY) -m ruff check --fix .
+
+# Missing secrets are made first; ARGS="--profile gpu" for a GPU.
+stack:
+	@sh deploy/make_secrets.sh
+	@docker compose $(ARGS) up --build --detach
+
+# The Dockerfile's steps in a clean folder, and a server from what they leave: some minutes.
+image-steps: setup-dev
+	@$(PY) -m tests.image_steps $(ARGS)
 
 bench: setup-dev
 	@$(PY) -m tests.bench $(ARGS)
