@@ -20,10 +20,10 @@ SamplerName = Literal[
     "parentbased_traceidratio",
 ]
 
+Signal = Literal["TRACES", "METRICS"]
+
 _ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
-_TRACES_ENDPOINT = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 _PROTOCOL = "OTEL_EXPORTER_OTLP_PROTOCOL"
-_TRACES_PROTOCOL = "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"
 _HTTP_PORT = 4318
 _SAMPLERS: tuple[SamplerName, ...] = (
     "always_on",
@@ -39,6 +39,13 @@ _SAMPLERS: tuple[SamplerName, ...] = (
 MAX_CONTENT_LEN = 65_536
 # All other texts in spans are shorter; this is for what will be forgotten one day.
 _LENGTH_LIMITS = ("OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT", "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT")
+
+EXPORT_INTERVAL_MS = 60_000
+# What metrics are exported as, and the variables that could ask for something else.
+_FIXED = {
+    "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE": "cumulative",
+    "OTEL_EXPORTER_OTLP_METRICS_DEFAULT_HISTOGRAM_AGGREGATION": "explicit_bucket_histogram",
+}
 
 _Number = TypeVar("_Number", int, float)
 
@@ -65,23 +72,49 @@ class ExportSettings:
     max_content_len: int = MAX_CONTENT_LEN
 
 
+@dataclass(frozen=True, slots=True)
+class MetricSettings:
+    """Where metrics go, and how often. `endpoint` is for the log, as in ExportSettings."""
+
+    endpoint: str
+    protocol: Protocol
+    interval_ms: int
+
+
 def read_export_settings(environment: Mapping[str, str]) -> ExportSettings | None:
     """None when nothing is to be exported.
 
     Raises: SetupError naming the variable that cannot work.
     """
-    endpoint = _text(environment, _TRACES_ENDPOINT) or _text(environment, _ENDPOINT)
-    is_disabled = _text(environment, "OTEL_SDK_DISABLED").lower() == "true"
-    if is_disabled or not endpoint or not _wants_otlp(environment):
+    endpoint = _endpoint(environment, "TRACES")
+    if endpoint is None:
         return None
     sampler = _sampler(environment)
     return ExportSettings(
         endpoint=endpoint,
-        protocol=_protocol(environment, endpoint),
+        protocol=_protocol(environment, endpoint, "TRACES"),
         sampler=sampler,
         sampler_ratio=_ratio(environment, sampler),
         batch=_batch(environment),
         max_content_len=_max_content_len(environment),
+    )
+
+
+def read_metric_settings(environment: Mapping[str, str]) -> MetricSettings | None:
+    """None when no metrics are to be exported.
+
+    Raises: SetupError naming the variable that cannot work.
+    """
+    endpoint = _endpoint(environment, "METRICS")
+    if endpoint is None:
+        return None
+    for key, only in _FIXED.items():
+        if (_text(environment, key) or only).lower() != only:
+            raise SetupError(key, _text(environment, key), expected=f"{only}, or nothing")
+    return MetricSettings(
+        endpoint=endpoint,
+        protocol=_protocol(environment, endpoint, "METRICS"),
+        interval_ms=_positive(environment, "OTEL_METRIC_EXPORT_INTERVAL", EXPORT_INTERVAL_MS),
     )
 
 
@@ -96,38 +129,47 @@ def _text(environment: Mapping[str, str], key: str) -> str:
     return environment.get(key, "").strip()
 
 
-def _wants_otlp(environment: Mapping[str, str]) -> bool:
-    key = "OTEL_TRACES_EXPORTER"
+def _endpoint_key(environment: Mapping[str, str], signal: Signal) -> str:
+    own = f"OTEL_EXPORTER_OTLP_{signal}_ENDPOINT"
+    return own if _text(environment, own) else _ENDPOINT
+
+
+def _endpoint(environment: Mapping[str, str], signal: Signal) -> str | None:
+    """None when nothing of this signal is to be exported."""
+    endpoint = _text(environment, _endpoint_key(environment, signal))
+    is_disabled = _text(environment, "OTEL_SDK_DISABLED").lower() == "true"
+    return None if is_disabled or not endpoint or not _wants_otlp(environment, signal) else endpoint
+
+
+def _wants_otlp(environment: Mapping[str, str], signal: Signal) -> bool:
+    key = f"OTEL_{signal}_EXPORTER"
     name = _text(environment, key) or "otlp"
     if name not in ("otlp", "none"):
         raise SetupError(key, name, expected="otlp or none")
     return name == "otlp"
 
 
-def _protocol(environment: Mapping[str, str], endpoint: str) -> Protocol:
-    key = _TRACES_PROTOCOL if _text(environment, _TRACES_PROTOCOL) else _PROTOCOL
-    name = _text(environment, key) or _usual_protocol(endpoint)
+def _protocol(environment: Mapping[str, str], endpoint: str, signal: Signal) -> Protocol:
+    own, endpoint_key = f"OTEL_EXPORTER_OTLP_{signal}_PROTOCOL", _endpoint_key(environment, signal)
+    key = own if _text(environment, own) else _PROTOCOL
+    name = _text(environment, key) or _usual_protocol(endpoint, endpoint_key)
     if name == "grpc":
         return "grpc"
     if name != "http/protobuf":
         raise SetupError(key, name, expected="grpc or http/protobuf")
     if urlsplit(endpoint).scheme not in ("http", "https"):
-        is_for_traces = bool(_text(environment, _TRACES_ENDPOINT))
-        raise SetupError(
-            _TRACES_ENDPOINT if is_for_traces else _ENDPOINT,
-            endpoint,
-            expected="a URL that begins with http:// or https://",
-        )
+        expected = "a URL that begins with http:// or https://"
+        raise SetupError(endpoint_key, endpoint, expected=expected)
     return "http/protobuf"
 
 
-def _usual_protocol(endpoint: str) -> Protocol:
+def _usual_protocol(endpoint: str, key: str) -> Protocol:
     """grpc, except where the URL has the port or a path of OTLP over HTTP."""
     try:
         url = urlsplit(endpoint)
         is_http = url.port == _HTTP_PORT or url.path.strip("/") != ""
     except ValueError as error:
-        raise SetupError(_ENDPOINT, endpoint, expected=f"a URL ({error})") from error
+        raise SetupError(key, endpoint, expected=f"a URL ({error})") from error
     return "http/protobuf" if is_http and url.scheme in ("http", "https") else "grpc"
 
 

@@ -6,7 +6,11 @@ Nothing is made global: several servers fit in one process.
 import os
 
 from opentelemetry.sdk.environment_variables import OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT
-from opentelemetry.sdk.resources import OTELResourceDetector, Resource
+from opentelemetry.sdk.resources import (
+    OTELResourceDetector,
+    Resource,
+    ServiceInstanceIdResourceDetector,
+)
 from opentelemetry.sdk.trace import SpanLimits, SpanProcessor, sampling
 from opentelemetry.sdk.trace.export import SpanExporter
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
@@ -29,10 +33,10 @@ def make_export(settings: ExportSettings) -> BoundedExport:
     except Exception as error:  # whatever the exporter raises for a bad variable, and it varies
         raise SetupError(
             "OTEL_EXPORTER_OTLP_*",
-            _without_credentials(settings.endpoint),
+            without_credentials(settings.endpoint),
             expected=f"a working exporter ({error})",
         ) from error
-    target = f"{_without_credentials(settings.endpoint)} ({settings.protocol})"
+    target = f"{without_credentials(settings.endpoint)} ({settings.protocol})"
     return BoundedExport(exporter, settings=settings.batch, target=target)
 
 
@@ -43,7 +47,7 @@ def make_spans(
     return RecordedSpans(
         processor,
         sampler=sampler,
-        resource=_resource(service_version),
+        resource=make_resource(service_version),
         scope=InstrumentationScope("radixgate", service_version),
         limits=_span_limits(),
     )
@@ -82,14 +86,20 @@ def _make_exporter(settings: ExportSettings) -> SpanExporter:
     return HttpExporter()
 
 
-def _without_credentials(endpoint: str) -> str:
+def without_credentials(endpoint: str) -> str:
+    """As it may be logged."""
     scheme, separator, rest = endpoint.rpartition("://")
     return f"{scheme}{separator}{rest.rpartition('@')[2]}"
 
 
-def _resource(service_version: str) -> Resource:
+def make_resource(service_version: str) -> Resource:
+    """What sends telemetry. Its instance is this process: metrics of two gateways stay apart."""
     configured = OTELResourceDetector().detect().attributes
-    usual = {"service.name": SERVICE_NAME, "service.version": service_version}
+    usual = {
+        "service.name": SERVICE_NAME,
+        "service.version": service_version,
+        **ServiceInstanceIdResourceDetector().detect().attributes,
+    }
     return Resource.create({**usual, **configured})
 
 
