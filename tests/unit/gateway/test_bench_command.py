@@ -10,9 +10,10 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from gateway import load_client
 from gateway.cli import main
-from gateway.load_client import Target, TargetError
+from telemetry.bench_figures import SeriesFigures, figures_of
+from telemetry.bench_json import decode_run
+from telemetry.bench_run import BenchRun, FailureKind
 from tests.fake_openai_server import CACHED_TOKENS, make_app
 
 CHATS = {
@@ -63,37 +64,47 @@ async def url(seen: Seen) -> AsyncIterator[str]:
         yield str(server.make_url("/v1"))
 
 
-async def bench(folder: Path, workload: object, *flags: str) -> tuple[int, dict[str, Any]]:
-    """The exit code and what the JSON file holds."""
+async def bench(folder: Path, workload: object, *flags: str) -> tuple[int, BenchRun | None]:
+    """The exit code and the run as the JSON file has it."""
     path, out = folder / "w.json", folder / "out.json"
     path.write_text(json.dumps(workload))
-    arguments = ["bench", "--workload", str(path), "--json-out", str(out), *flags]
+    out.unlink(missing_ok=True)
+    arguments = ["bench", "--workload", str(path), "--json-out", str(out), "--quiet", *flags]
     code = await asyncio.to_thread(main, arguments)
-    return code, json.loads(out.read_text()) if out.exists() and out.read_text() else {}
+    is_written = out.exists() and out.stat().st_size
+    return code, decode_run(out.read_bytes()) if is_written else None
+
+
+def only(run: BenchRun | None) -> SeriesFigures:
+    """The figures of a run of one series."""
+    assert run is not None
+    (series,) = run.series
+    return figures_of(series, slo=run.slo, price_per_hour=run.price_per_hour)
 
 
 async def test_a_workload_is_played_and_its_figures_are_said(
     tmp_path: Path, url: str, seen: Seen, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, found = await bench(tmp_path, CHATS, "--url", url)
-    report = found["report"]
-    assert (code, report["num_requests"], report["num_failed"]) == (0, 12, 0)
-    assert (found["model"], found["clients"], seen.most) == ("fake", 3, 3)
+    code, run = await bench(tmp_path, CHATS, "--url", url)
+    figures = only(run)
+    assert run is not None
+    assert (code, figures.num_requests, figures.num_failed) == (0, 12, 0)
+    (series,) = run.series
+    assert (series.model, series.level.concurrency, seen.most) == ("fake", 3, 3)
     # System, question, and for each turn before: question and answer.
     expected = 3 * sum(15 + turn * (5 + 6) for turn in range(4))
-    assert report["prompt_tokens"] == expected
-    assert report["output_tokens"] == 12 * 6
+    assert figures.prompt_tokens == expected
+    assert figures.output_tokens == 12 * 6
     # All of the last turn; the system prompt of whoever was not first; words may agree by chance.
     at_least = 3 * sum(15 + 6 + turn * 11 for turn in range(3)) + 2 * 10
-    assert at_least <= report["cacheable_tokens"] <= at_least + 10
-    assert report["used_share"] == pytest.approx(11 * 3 / report["cacheable_tokens"])
-    assert report["cached_tokens"] == 12 * CACHED_TOKENS
-    printed = capsys.readouterr().out
-    assert f"prompt     {expected:,} tokens, 36 of them cached" in printed
-    assert len(found["requests"]) == 12
-    assert {(one["user"], one["turn"]) for one in found["requests"]} == {
+    assert figures.cacheable_tokens is not None
+    assert at_least <= figures.cacheable_tokens <= at_least + 10
+    assert figures.used_share == pytest.approx(11 * 3 / figures.cacheable_tokens)
+    assert figures.cached_tokens == 12 * CACHED_TOKENS
+    assert "requests" in capsys.readouterr().out
+    assert sorted((one.user, one.turn) for one in series.measured()) == [
         (user, turn) for user in range(3) for turn in range(4)
-    }
+    ]
 
 
 async def test_each_turn_follows_the_answer_to_the_last(
@@ -112,10 +123,11 @@ async def test_flags_bound_clients_and_requests_and_choose_seed_and_model(
     tmp_path: Path, url: str, seen: Seen
 ) -> None:
     flags = ("--concurrency", "2", "--requests", "5", "--seed", "9", "--model", "other")
-    code, found = await bench(tmp_path, CHATS, "--url", url, *flags)
-    report = found["report"]
-    assert (code, report["num_requests"], report["num_unsent"]) == (0, 5, 7)
-    assert (seen.most, found["clients"], found["seed"]) == (2, 2, 9)
+    code, run = await bench(tmp_path, CHATS, "--url", url, *flags)
+    figures = only(run)
+    assert run is not None
+    assert (code, figures.num_requests, run.series[0].num_unsent) == (0, 5, 0)
+    assert (seen.most, run.series[0].level.concurrency, run.seed) == (2, 2, 9)
     assert {body["model"] for body in seen.bodies} == {"other"}
     words = seen.bodies[1]["messages"][0]["content"]
     await bench(tmp_path, CHATS, "--url", url, "--requests", "1")
@@ -134,17 +146,29 @@ async def test_the_key_comes_from_the_environment(
     assert set(seen.keys) == {None}
 
 
-@pytest.mark.parametrize(("word", "reason"), [("fail", "status 500"), ("break", "end mark")])
+@pytest.mark.parametrize(
+    ("word", "kind", "reason"),
+    [
+        ("fail", FailureKind.STATUS, "status 500"),
+        ("break", FailureKind.BROKEN_STREAM, "end mark"),
+    ],
+)
 async def test_a_failed_request_ends_its_conversation_only_and_is_told(
-    tmp_path: Path, url: str, capsys: pytest.CaptureFixture[str], word: str, reason: str
+    tmp_path: Path,
+    url: str,
+    capsys: pytest.CaptureFixture[str],
+    word: str,
+    kind: FailureKind,
+    reason: str,
 ) -> None:
     bodies = [{"messages": [{"role": "user", "content": text}], "max_tokens": 2}
               for text in ("a", word, "b")]  # fmt: skip
     (tmp_path / "b.jsonl").write_text("\n".join(map(json.dumps, bodies)))
     given = {"version": 1, "kind": "requests", "file": "b.jsonl"}
-    code, found = await bench(tmp_path, given, "--url", url)
-    assert (code, found["report"]["num_requests"], found["report"]["num_failed"]) == (1, 3, 1)
-    assert found["report"]["output_tokens"] == 4
+    code, run = await bench(tmp_path, given, "--url", url)
+    figures = only(run)
+    assert (code, figures.num_requests, figures.errors) == (1, 3, {kind: 1})
+    assert figures.output_tokens == 4
     assert reason in capsys.readouterr().err
 
 
@@ -159,9 +183,12 @@ async def test_a_server_that_tells_no_ids_is_measured_without_them(tmp_path: Pat
     app = make_app()
     app.middlewares.append(refuse_ids)
     async with TestServer(app) as server:
-        code, found = await bench(tmp_path, CHATS, "--url", str(server.make_url("/v1")))
-    assert (code, found["report"]["num_failed"]) == (0, 0)
-    assert (found["report"]["cacheable_tokens"], found["report"]["used_share"]) == (None, None)
+        code, run = await bench(tmp_path, CHATS, "--url", str(server.make_url("/v1")))
+    figures = only(run)
+    assert (code, figures.num_failed) == (0, 0)
+    assert (figures.cacheable_tokens, figures.used_share) == (None, None)
+    assert run is not None
+    assert any("return_token_ids" in note for note in run.series[0].notes)
 
 
 @pytest.mark.parametrize(
@@ -199,18 +226,6 @@ async def test_a_bad_path_for_the_figures_is_told_before_the_work(
     assert seen.keys == []
 
 
-@pytest.mark.parametrize("path", ["/v1", "/v1/", "/deep/v1"])
-def test_a_url_keeps_its_path(path: str) -> None:
-    target = Target.of(f"https://host:44{path}", None)
-    assert (target.scheme, target.host, target.port) == ("https", "host", 44)
-    assert target.path == path.rstrip("/")
-
-
-def test_a_url_without_a_host_is_refused() -> None:
-    with pytest.raises(TargetError):
-        Target.of("http:///v1", None)
-
-
 def strange_server(*, model: str = "m", answer: bytes) -> web.Application:
     async def models(request: web.Request) -> web.Response:  # noqa: ARG001
         return web.json_response({"data": [{"id": model}]})
@@ -246,21 +261,6 @@ async def test_nothing_that_a_server_says_is_obeyed_by_the_terminal(
     out, err = capsys.readouterr()
     assert (out + err).replace("\n", "").isprintable()
     assert err.count("\n") <= 1
-
-
-async def test_an_answer_that_does_not_end_is_given_up(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(load_client, "MAX_ANSWER_BYTES", 100_000)
-    async with TestServer(strange_server(answer=b": \n" * 50_000 + ANSWER)) as server:
-        code, _ = await bench(tmp_path, CHATS, "--url", str(server.make_url("/v1")))
-    assert code == 1
-    assert "the answer does not end" in capsys.readouterr().err
-    monkeypatch.setattr(load_client, "MAX_ANSWER_BYTES", 1 << 40)
-    monkeypatch.setattr(load_client, "MAX_ANSWER_S", 0.0)
-    async with TestServer(strange_server(answer=ANSWER)) as server:
-        code, _ = await bench(tmp_path, CHATS, "--url", str(server.make_url("/v1")))
-    assert code == 1
 
 
 async def test_a_key_that_no_header_can_have_is_said_in_a_line(
