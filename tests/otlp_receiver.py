@@ -11,6 +11,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal
 
 import grpc
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceRequest,
+    ExportMetricsServiceResponse,
+)
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2_grpc import (
+    MetricsServiceServicer,
+    add_MetricsServiceServicer_to_server,
+)
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
@@ -22,12 +30,15 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import (
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
+from tests.otlp_points import ReceivedMetrics, received_metrics
+
 Protocol = Literal["grpc", "http/protobuf"]
 
 
 @dataclass(frozen=True, slots=True)
 class ReceivedSpan:
-    """One span as it arrived; ids are hexadecimal, `parent_id` "" for a root."""
+    """One span as it arrived; ids are hexadecimal, `parent_id` "" for a root. `links` are pairs of
+    a trace's and a span's."""
 
     name: str
     kind: str
@@ -40,6 +51,7 @@ class ReceivedSpan:
     status_message: str
     attributes: dict[str, Any]
     events: tuple[str, ...]
+    links: tuple[tuple[str, str], ...]
     resource: dict[str, Any]
 
 
@@ -51,6 +63,7 @@ class OtlpReceiver:
         self.endpoint = ""
         self.headers: dict[str, str] = {}
         self._spans: list[ReceivedSpan] = []
+        self._metrics: list[ReceivedMetrics] = []
         self._changed = threading.Condition()
 
     @property
@@ -59,6 +72,7 @@ class OtlpReceiver:
             "OTEL_EXPORTER_OTLP_ENDPOINT": self.endpoint,
             "OTEL_EXPORTER_OTLP_PROTOCOL": self.protocol,
             "OTEL_BSP_SCHEDULE_DELAY": "50",
+            "OTEL_METRIC_EXPORT_INTERVAL": "50",
         }
 
     @property
@@ -83,6 +97,30 @@ class OtlpReceiver:
             is_in_time = self._changed.wait_for(is_met, timeout_s)
             assert is_in_time, f"only these spans arrived: {[span.name for span in self._spans]}"
             return list(self._spans)
+
+    @property
+    def metrics(self) -> list[ReceivedMetrics]:
+        with self._changed:
+            return list(self._metrics)
+
+    def wait_for_metrics(
+        self,
+        is_wanted: Callable[[ReceivedMetrics], bool] = lambda _: True,
+        *,
+        timeout_s: float = 10.0,
+    ) -> ReceivedMetrics:
+        """The latest message, once it is wanted. Raises: AssertionError."""
+        with self._changed:
+            is_in_time = self._changed.wait_for(
+                lambda: bool(self._metrics) and is_wanted(self._metrics[-1]), timeout_s
+            )
+            assert is_in_time, f"none of {len(self._metrics)} messages was wanted"
+            return self._metrics[-1]
+
+    def receive_metrics(self, request: ExportMetricsServiceRequest) -> None:
+        with self._changed:
+            self._metrics.append(received_metrics(request))
+            self._changed.notify_all()
 
     def receive(self, request: ExportTraceServiceRequest, headers: dict[str, str]) -> None:
         received = [
@@ -144,8 +182,18 @@ def _grpc_receiver() -> Iterator[OtlpReceiver]:
             receiver.receive(request, metadata)
             return ExportTraceServiceResponse()
 
+    class Metrics(MetricsServiceServicer):
+        def Export(
+            self,
+            request: ExportMetricsServiceRequest,
+            context: grpc.ServicerContext,  # noqa: ARG002
+        ) -> ExportMetricsServiceResponse:
+            receiver.receive_metrics(request)
+            return ExportMetricsServiceResponse()
+
     server = grpc.server(ThreadPoolExecutor(max_workers=2))
     add_TraceServiceServicer_to_server(Service(), server)  # type: ignore[no-untyped-call]
+    add_MetricsServiceServicer_to_server(Metrics(), server)  # type: ignore[no-untyped-call]
     port = server.add_insecure_port("127.0.0.1:0")
     receiver.endpoint = f"http://127.0.0.1:{port}"
     server.start()
@@ -164,6 +212,10 @@ def _http_receiver() -> Iterator[OtlpReceiver]:
             body = self.rfile.read(int(self.headers["content-length"]))
             if self.headers.get("content-encoding") == "gzip":
                 body = gzip.decompress(body)
+            if self.path == "/v1/metrics":
+                receiver.receive_metrics(ExportMetricsServiceRequest.FromString(body))
+                self.answer(200, ExportMetricsServiceResponse().SerializeToString())
+                return
             if self.path != "/v1/traces":
                 self.answer(404, b"")
                 return
@@ -216,6 +268,7 @@ def _received(span: Span, *, resource: dict[str, Any]) -> ReceivedSpan:
         status_message=span.status.message,
         attributes=_attributes(span.attributes),
         events=tuple(event.name for event in span.events),
+        links=tuple((link.trace_id.hex(), link.span_id.hex()) for link in span.links),
         resource=resource,
     )
 

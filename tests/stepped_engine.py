@@ -7,6 +7,7 @@ their two sockets would be: only ZeroMQ and the second process are left out.
 import asyncio
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 import zmq
@@ -21,7 +22,7 @@ from runtime.config import RuntimeConfig
 from runtime.engine import Engine
 from runtime.grammar_builder import EngineLoader, GrammarBuilder
 from runtime.loop import Doorbell, RuntimeLoop
-from runtime.messages import EngineInfo, Submit, ToRuntime
+from runtime.messages import EngineInfo, StepSpan, Submit, ToRuntime
 from runtime.remote_engine import RemoteEngine
 from runtime.token_engine import EngineState
 
@@ -78,8 +79,9 @@ class SteppedEngine(RemoteEngine):
         config: RuntimeConfig,
         vocabulary: Vocabulary,
         load: EngineLoader = load_engine,
+        on_step: Callable[[StepSpan], None] | None = None,
     ) -> None:
-        super().__init__("inproc://stepped", heartbeat_s=3600.0)
+        super().__init__("inproc://stepped", heartbeat_s=3600.0, on_step=on_step)
         self.clock = ShiftedClock()
         evicted = EvictedLog(clock_ns=self.clock)
         self.cache = PrefixCache(

@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +25,7 @@ from grammar.matcher import Vocabulary
 from runtime.batch import Executor
 from runtime.config import RuntimeConfig
 from runtime.grammar_builder import EngineLoader
-from runtime.messages import EngineInfo
+from runtime.messages import EngineInfo, StepSpan
 from runtime.text_assets import TextAssets
 from telemetry.metrics import Metrics
 from telemetry.testing import in_memory_tracing
@@ -65,6 +65,8 @@ def byte_engine(
     max_step_tokens: int = 256,
     page_bytes: int = 0,
     load: EngineLoader = load_engine,
+    trace_steps: float = 0.0,
+    on_step: Callable[[StepSpan], None] | None = None,
 ) -> SteppedEngine:
     """An engine whose tokens are bytes, over the executor that finds every misplaced page."""
     info = msgspec.structs.replace(
@@ -81,6 +83,8 @@ def byte_engine(
         max_running=max_running,
         max_step_tokens=max_step_tokens,
         load=load,
+        trace_steps=trace_steps,
+        on_step=on_step,
     )
 
 
@@ -92,18 +96,24 @@ def stepped_engine(
     max_running: int,
     max_step_tokens: int,
     load: EngineLoader = load_engine,
+    trace_steps: float = 0.0,
+    on_step: Callable[[StepSpan], None] | None = None,
 ) -> SteppedEngine:
     """An engine for the model that `assets` are the text half of."""
     return SteppedEngine(
         executor,
         msgspec.structs.replace(info, max_running=max_running),
         config=RuntimeConfig(
-            model="tiny", max_running=max_running, max_step_tokens=max_step_tokens
+            model="tiny",
+            max_running=max_running,
+            max_step_tokens=max_step_tokens,
+            trace_steps=trace_steps,
         ),
         vocabulary=Vocabulary(
             assets.tokenizer_json, assets.vocab_size, tuple(assets.eos_token_ids)
         ),
         load=load,
+        on_step=on_step,
     )
 
 

@@ -1,7 +1,7 @@
 """What a collector gets of one request, however it ends: the whole tree, and numbers that fit."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, cast
 
@@ -13,7 +13,14 @@ from telemetry import tracing
 from telemetry.tracing import Tracing
 from tests.fake_grammar import BROKEN, FakeGrammarEngine
 from tests.gateway_harness import CHAT, chat, error_of
-from tests.otlp_receiver import OtlpReceiver, Protocol, black_hole, closed_port, otlp_receiver
+from tests.otlp_receiver import (
+    OtlpReceiver,
+    Protocol,
+    ReceivedSpan,
+    black_hole,
+    closed_port,
+    otlp_receiver,
+)
 from tests.raw_client import connection, raw_request
 from tests.sse_machine import check_chat_stream
 from tests.stepped_engine import SteppedEngine
@@ -49,9 +56,12 @@ def serve(receiver: OtlpReceiver, monkeypatch: pytest.MonkeyPatch) -> Serve:
 async def exporting(
     engine: SteppedEngine | None = None, **settings: Any
 ) -> AsyncIterator[WholePath]:
-    """A server that exports where the environment says."""
+    """A server that exports where the environment says; of the engine made here, each step."""
     target = Tracing.from_environment(service_version="1")
-    engine = engine or byte_engine(max_running=1, max_step_tokens=CHUNK)
+    if engine is None:
+        engine = byte_engine(
+            max_running=1, max_step_tokens=CHUNK, trace_steps=1.0, on_step=target.record_step
+        )
     try:
         async with serving(engine, tracing=target, **settings) as path:
             yield path
@@ -81,6 +91,10 @@ async def posting(
     finally:
         task.cancel()
         await asyncio.wait([task])
+
+
+def steps_in(spans: Sequence[ReceivedSpan]) -> list[ReceivedSpan]:
+    return [span for span in spans if span.name == "engine.step"]
 
 
 async def steps(path: WholePath, num_steps: int) -> None:
@@ -172,6 +186,48 @@ async def test_each_chunk_of_a_prompt_has_a_span(serve: Serve, receiver: OtlpRec
     tree.assert_in_order()
 
 
+async def test_each_chunk_and_the_step_that_computed_it_know_each_other(
+    serve: Serve, receiver: OtlpReceiver
+) -> None:
+    async with serve() as path:
+        await post(path, body(max_tokens=4))
+        tree = await received_trace(receiver, CALLER)
+        num_steps = NUM_CHUNKS + 3
+        spans = await asyncio.to_thread(
+            receiver.wait_for_spans, lambda spans: len(steps_in(spans)) == num_steps
+        )
+    recorded = {(step.trace_id, step.span_id): step for step in steps_in(spans)}
+    for chunk in tree.named("prefill"):
+        (link,) = chunk.links
+        step = recorded[link]
+        assert (step.kind, step.parent_id, step.status) == ("INTERNAL", "", "UNSET")
+        assert step.trace_id != CALLER.trace_id
+        assert step.links == ((CALLER.trace_id, tree.server.span_id),)
+        assert (
+            step.attributes["radixgate.step.prefill_tokens"]
+            == (chunk.attributes["radixgate.tokens"])
+        )
+        assert step.start_ns <= chunk.start_ns <= chunk.end_ns <= step.end_ns
+    assert len({link for chunk in tree.named("prefill") for link in chunk.links}) == NUM_CHUNKS
+    assert [span.name for span in tree.phases if span.links] == ["prefill"] * NUM_CHUNKS
+
+
+async def test_a_request_says_how_its_tokens_came_and_what_it_waited_for(
+    serve: Serve, receiver: OtlpReceiver
+) -> None:
+    async with serve() as path:
+        await post(path, body(max_tokens=30))
+        tree = await received_trace(receiver, CALLER)
+    model, queue = tree.inner.attributes, tree.one("queue")
+    decode = tree.one("decode").attributes
+    for found, kind in ((model, "inter_token"), (decode, "decode.tpot")):
+        p50, p99 = (found[f"radixgate.{kind}_{quantile}_ms"] for quantile in ("p50", "p99"))
+        assert 0 < p50 <= p99 < (tree.server.end_ns - tree.server.start_ns) / 1e6
+    assert model["radixgate.queue.wait_ms"] == (queue.end_ns - queue.start_ns) / 1e6
+    assert queue.attributes["radixgate.queue.position"] == 0
+    assert model["radixgate.grammar.forced_tokens"] == 0
+
+
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 async def test_abort_has_the_phases_until_the_client_left(
     serve: Serve, receiver: OtlpReceiver, stream: bool
@@ -202,6 +258,69 @@ async def test_abort_in_the_queue_has_no_phase_of_a_computation(
     assert tree.ending == ("aborted", 499, "aborted")
     assert tree.num_phases == {"tokenize": 1, "queue": 1}
     assert tree.inner.events == ("aborted",)
+
+
+async def test_abort_in_the_midst_of_a_prompt_closes_the_prefill(
+    serve: Serve, receiver: OtlpReceiver
+) -> None:
+    async with serve() as path:
+        path.engine.hold()
+        async with connection(path.base_url) as writer:
+            writer.write(raw_request(body(), headers=CALLER.headers))
+            await until(lambda: len(path.engine.submitted) == 1)
+            await steps(path, NUM_CHUNKS - 1)
+        tree = await received_trace(receiver, CALLER)
+    assert tree.ending == ("aborted", 499, "aborted")
+    assert tree.num_phases == {"tokenize": 1, "queue": 1, "cache.match": 1, "prefill": NUM_CHUNKS}
+    assert "radixgate.tokens" not in tree.named("prefill")[-1].attributes
+    tree.assert_in_order()
+
+
+async def test_abort_after_a_preemption_closes_both_the_wait_and_the_decode(
+    serve: Serve, receiver: OtlpReceiver
+) -> None:
+    # two prompts of six pages, and the pages that are left are soon used up
+    async with serve(byte_engine(num_pages=16, max_step_tokens=CHUNK)) as path:
+        await post(path, body("short", max_tokens=1), caller(1))  # so are others expected to be
+        path.engine.hold()
+        other = asyncio.create_task(post(path, body("other", cache_salt="a"), caller(2)))
+        await until(lambda: len(path.engine.submitted) == 2)
+        async with connection(path.base_url) as writer:
+            asked = body(cache_salt="b", stream=True)
+            writer.write(raw_request(asked, headers=CALLER.headers))
+            await until(lambda: len(path.engine.submitted) == 3)
+            for _ in range(200):
+                if path.engine.runtime.stats().preemptions == 0:
+                    await steps(path, 1)
+        tree = await received_trace(receiver, CALLER)
+        path.engine.declare_lost("the test ends")
+        await other
+    assert tree.ending == ("aborted", 200, "aborted")
+    assert tree.inner.events == ("first_token", "preempted", "aborted")
+    assert tree.inner.attributes["radixgate.preemptions"] == 1
+    assert (tree.num_phases["queue"], tree.num_phases["decode"]) == (2, 1)
+    again = tree.named("queue")[1]
+    assert again.attributes["radixgate.preemptions"] == 1
+    assert again.end_ns == tree.one("decode").end_ns
+    assert again.start_ns > tree.one("decode").start_ns
+
+
+@pytest.mark.parametrize("num_steps", [0, 1])
+async def test_runtime_that_dies_before_an_answer_leaves_what_the_request_was_in(
+    serve: Serve, receiver: OtlpReceiver, num_steps: int
+) -> None:
+    async with serve() as path:
+        path.engine.hold()
+        async with posting(path, body()) as task:
+            await steps(path, num_steps)
+            path.engine.declare_lost("the runtime was killed by signal 9")
+            await task
+        tree = await received_trace(receiver, CALLER)
+    assert tree.ending == ("error", 503, "engine_died")
+    expected = {"tokenize": 1, "queue": 1}
+    if num_steps:
+        expected |= {"cache.match": 1, "prefill": 2}
+    assert tree.num_phases == expected
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
@@ -247,6 +366,21 @@ async def test_deadline_in_the_middle_of_an_answer_is_an_error_with_its_phases(
     assert tree.ending == ("error", 504, "deadline_exceeded")
     assert tree.num_phases == PLAIN_PHASES
     assert tree.one("decode").attributes["radixgate.tokens"] == 5
+
+
+async def test_deadline_in_the_midst_of_a_prompt_closes_the_prefill(
+    serve: Serve, receiver: OtlpReceiver
+) -> None:
+    async with serve(request_timeout_s=600.0) as path:
+        path.engine.hold()
+        async with posting(path, body()) as task:
+            await steps(path, NUM_CHUNKS - 1)
+            path.engine.clock.skip(601.0)
+            await steps(path, 1)
+            await task
+        tree = await received_trace(receiver, CALLER)
+    assert tree.ending == ("error", 504, "deadline_exceeded")
+    assert tree.num_phases == {"tokenize": 1, "queue": 1, "cache.match": 1, "prefill": NUM_CHUNKS}
 
 
 async def test_request_that_waited_too_long_says_for_what(
@@ -346,6 +480,7 @@ async def test_with_a_dead_collector_requests_are_answered_all_the_same(
     assert [response.status_code for response in responses] == [200] * 12
     assert len({response.headers["traceparent"] for response in responses}) == 12
     # No span is lost uncounted: six a request, and the chunks of its prompt, of which the later
-    # requests compute the end only.
+    # requests compute the end only. Each step but a request's second token's is one of a chunk.
     num_prefills = NUM_CHUNKS + 11
-    assert (finished.num_exported_spans, finished.num_dropped_spans) == (0, 12 * 6 + num_prefills)
+    num_spans = 12 * 6 + num_prefills + (num_prefills + 12)
+    assert (finished.num_exported_spans, finished.num_dropped_spans) == (0, num_spans)
