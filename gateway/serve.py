@@ -46,6 +46,7 @@ from runtime.supervisor import EngineSupervisor, LogFormat, SupervisorPolicy
 from runtime.token_engine import EngineState, EngineUnavailable, TokenEngine
 from telemetry.errors import SetupError
 from telemetry.logs import configure_logging
+from telemetry.metric_export import MetricExport
 from telemetry.metrics import Metrics
 from telemetry.tracing import Tracing
 
@@ -126,14 +127,18 @@ class Assembly:
 
 
 class AtEnd:
-    """A service that is only to be closed when the app ends. In a thread: an exporter that flushes
-    may block for seconds."""
+    """A service that is to be closed when the app ends. In a thread: an exporter that flushes may
+    block for seconds. `start` must not."""
 
-    def __init__(self, close: Callable[[], None]) -> None:
+    def __init__(
+        self, close: Callable[[], None], *, start: Callable[[], None] | None = None
+    ) -> None:
         self._close = close
+        self._start = start
 
     async def start(self) -> None:
-        pass
+        if self._start is not None:
+            self._start()
 
     async def stop(self) -> None:
         await asyncio.to_thread(self._close)
@@ -183,7 +188,7 @@ def assemble(settings: Settings, *, engine: ServedEngine | None = None) -> Assem
         engine=engine,
         metrics=metrics,
         tracing=tracing,
-        services=(AtEnd(tracing.shutdown), probe, AtEnd(generator.close)),
+        services=(*_exports(metrics), AtEnd(tracing.shutdown), probe, AtEnd(generator.close)),
         lifecycle=lifecycle,
     )
     return Assembly(
@@ -195,6 +200,12 @@ def assemble(settings: Settings, *, engine: ServedEngine | None = None) -> Assem
         drain_timeout_s=settings.drain_timeout_s,
         runtime_url=settings.runtime_url,
     )
+
+
+def _exports(metrics: Metrics) -> tuple[AtEnd, ...]:
+    """What sends metrics to a collector, where one is set. Raises: SetupError."""
+    export = MetricExport.from_environment(metrics, service_version=package_version())
+    return () if export is None else (AtEnd(export.close, start=export.start),)
 
 
 def _engine(

@@ -159,7 +159,7 @@ def _metric_of(family: Family, *, starts: StartTimes, now_ns: int) -> Metric | N
                 attributes=_attributes(metric, labels),
                 start_time_unix_nano=starts.of(metric, labels, now_ns=now_ns),
                 time_unix_nano=now_ns,
-                value=sample.value,
+                value=float(sample.value),
             )
             for labels, (sample,) in series.items()
         ]
