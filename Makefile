@@ -3,7 +3,7 @@ SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help setup setup-dev model serve test test-models test-gpu clients e2e e2e-all compatibility \
-	lint types fmt bench soak lock lock-clients clean stack stack-tools image-steps
+	lint types fmt bench soak lock lock-clients clean stack stack-tools image-steps browser
 
 PYTHON ?= python3
 # cpu, or cuda on a machine that has a GPU.
@@ -107,10 +107,17 @@ clients: setup-dev
 stack-tools: setup-dev
 	@$(PY) -m tests.stack_tools
 
-e2e: clients stack-tools
+# Debian's, for the tests of the page at /ui; without it they are skipped (and fail where CI=true).
+browser:
+	@command -v chromium >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null \
+		&& echo "radixgate: installing chromium, which takes a minute" && apt-get -q update >/dev/null \
+		&& DEBIAN_FRONTEND=noninteractive apt-get -qy install --no-install-recommends chromium >/dev/null 2>&1; } \
+		|| echo "radixgate: no chromium, so tests of the page are skipped; install it (Debian: apt-get install chromium)" >&2
+
+e2e: clients stack-tools browser
 	@$(PY) -m pytest tests/e2e -m "not wide"
 
-e2e-all: setup-dev
+e2e-all: setup-dev browser
 	@$(PY) -m tests.e2e.clients.environments --wide
 	@$(PY) -m pytest tests/e2e
 
