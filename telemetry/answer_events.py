@@ -6,7 +6,6 @@ to read, is an error.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -28,8 +27,7 @@ class EventError(ValueError):
     """The data is no JSON object."""
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerEvent:
+class AnswerEvent(msgspec.Struct, frozen=True, gc=False):
     """`has_tokens`: something that the model said is in it, which is text, reasoning or a part of a
     call; not so for role, finish and usage events. `texts` are the answer's own."""
 
@@ -79,14 +77,11 @@ def read_event(data: bytes) -> AnswerEvent:
         return _read_slowly(data)
     if chunk.type is not None:
         return _read_slowly(data)
-    if len(chunk.choices) != 1:
-        return _of_choices(chunk, [_read_choice(choice) for choice in chunk.choices])
-    return _of_choices(chunk, [_read_choice(chunk.choices[0])])
+    return _of_choices(chunk, [_read_choice(choice) for choice in chunk.choices])
 
 
-@dataclass(frozen=True, slots=True)
-class _Said:
-    """What one choice says."""
+class _Said(msgspec.Struct, frozen=True, gc=False):
+    """What one choice says; a struct is made faster than a dataclass."""
 
     has_tokens: bool
     text: str

@@ -132,9 +132,10 @@ class _Reading:
         self.is_done = self.is_done or event.is_end
         if event.prompt_ids:
             self.prompt_ids = tuple(event.prompt_ids)
-        self.output_ids += event.token_ids
-        # Tokens that showed no text yet count with the text that they came to be.
-        self.num_unplaced += len(event.token_ids)
+        if event.token_ids:
+            self.output_ids += event.token_ids
+            # Tokens that showed no text yet count with the text that they came to be.
+            self.num_unplaced += len(event.token_ids)
         if event.has_tokens:
             self.arrivals.append((at_ns, max(1, self.num_unplaced)))
             self.num_unplaced = 0
