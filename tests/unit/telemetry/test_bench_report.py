@@ -38,6 +38,12 @@ def test_a_row_says_what_a_server_did_at_a_load() -> None:
     assert column(report, "hit rate") == ["40.0%"] * 4
 
 
+def test_percentiles_stand_in_their_order() -> None:
+    times = [0.1] * 50 + [0.2] * 45 + [0.3] * 3 + [0.4] * 2
+    report = BenchReport.of(run_of(series(*(record(ttft_s=one) for one in times))))
+    assert column(report, "TTFT p50 / p95 / p99 ms") == ["100 / 200 / 400"]
+
+
 def test_the_cost_of_a_million_tokens_is_the_price_of_the_time_that_they_took() -> None:
     """3.6 an hour is 0.001 a second: 7.5 tokens a second are 133.33 for a million."""
     report = BenchReport.of(two_servers_at_two_loads())
