@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from telemetry.logs import configure_logging
+from telemetry.logs import configure_logging, stack_of
 
 
 @pytest.fixture(autouse=True)
@@ -76,3 +76,55 @@ def test_the_level_counts_and_a_second_call_adds_no_second_handler(
 def test_an_unknown_level_is_refused() -> None:
     with pytest.raises(ValueError, match="LOUD"):
         configure_logging("loud", json_lines=True)
+
+
+@pytest.mark.parametrize("json_lines", [True, False])
+@pytest.mark.parametrize("sign", ["\u2028", "\x85", "\x9b", "\u202e", "\U000e0001"])
+def test_what_a_viewer_takes_for_a_line_or_a_command_is_escaped_everywhere(
+    capsys: pytest.CaptureFixture[str], json_lines: bool, sign: str
+) -> None:
+    configure_logging("info", json_lines=json_lines)
+    try:
+        raise ValueError(f"odd{sign}2026 forged")
+    except ValueError:
+        logger.exception("bad%s2026", sign, extra={"path": f"x{sign}2026 y"})
+    output = capsys.readouterr().err
+    assert sign not in output
+    assert not any(line.startswith("2026 ") for line in output.splitlines())
+    if json_lines:
+        assert json.loads(output)["path"] == f"x{sign}2026 y"
+
+
+def test_words_of_an_exception_cannot_begin_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logging("info", json_lines=False)
+    try:
+        raise ValueError("odd\n2026-01-01 info forged")
+    except ValueError:
+        logger.exception("failed")
+    first, *others = capsys.readouterr().err.splitlines()
+    assert first.endswith("failed")
+    assert others
+    assert all(line.startswith("    ") for line in others)
+
+
+def test_a_stack_names_places_and_types_and_no_words() -> None:
+    def inner() -> None:
+        try:
+            raise KeyError("secret cause")
+        except KeyError as error:
+            raise ValueError("secret") from error
+
+    with pytest.raises(ValueError, match="secret") as caught:
+        inner()
+    stack = stack_of(caught.value)
+    assert stack.index("KeyError") < stack.rindex("ValueError")
+    assert stack.count("in inner") == 2
+    # The lines of the code are shown, which here have the words.
+    said = [line for line in stack.splitlines() if "raise" not in line]
+    assert "secret" not in "\n".join(said)
+
+
+def test_a_stack_follows_a_ring_of_causes_for_a_while_only() -> None:
+    first, second = ValueError("a"), KeyError("b")
+    first.__cause__, second.__cause__ = second, first
+    assert stack_of(first).count("Traceback") == 8
