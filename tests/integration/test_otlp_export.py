@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from runtime.messages import Phase
+from runtime.messages import Phase, StepSpan
 from telemetry import names, tracing
 from telemetry.tracing import RequestTrace, Tracing
 from tests.otlp_receiver import (
@@ -49,6 +49,33 @@ def answered_request(target: Tracing) -> RequestTrace:
     trace.first_token(start + 30)
     trace.finish(status=200, outcome="ok", finish_reasons=["stop"], prompt_tokens=20)
     return trace
+
+
+def recorded_step(target: Tracing, *requests: RequestTrace) -> None:
+    links = [trace.traceparent for trace in requests]
+    own = f"00-{0xABC:032x}-{0xDEF:016x}-01"
+    target.record_step(StepSpan(own, 10, 40, {names.ATTR_STEP_NUMBER: 7}, links))
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_step_arrives_with_its_ids_and_links(
+    protocol: Protocol, setenv: Callable[[dict[str, str]], None]
+) -> None:
+    with otlp_receiver(protocol) as receiver:
+        setenv(receiver.environment)
+        target = Tracing.from_environment(service_version="9.9")
+        traces = [answered_request(target) for _ in range(2)]
+        recorded_step(target, *traces)
+        spans = receiver.wait_for_spans(2 * NUM_SPANS + 1)
+        target.shutdown()
+    (step,) = [span for span in spans if span.name == "engine.step"]
+    assert (step.trace_id, step.span_id) == (f"{0xABC:032x}", f"{0xDEF:016x}")
+    assert (step.parent_id, step.kind, step.start_ns, step.end_ns) == ("", "INTERNAL", 10, 40)
+    assert step.attributes == {"radixgate.step.number": 7}
+    servers = [(span.trace_id, span.span_id) for span in spans if span.kind == "SERVER"]
+    assert list(step.links) == servers
+    assert step.resource["service.name"] == "radixgate"
+    assert (target.num_exported_spans, target.num_dropped_spans) == (2 * NUM_SPANS + 1, 0)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -156,12 +183,13 @@ def test_a_dead_collector_bounds_shutdown_and_every_span_is_counted(
         target = Tracing.from_environment(service_version="1")
         for _ in range(10):
             answered_request(target)
+            recorded_step(target)
         start = time.monotonic()
         target.shutdown()
         # Ten times the bound: it fails for an exporter that waits out its own 10 s.
         assert time.monotonic() - start < 7
     assert target.num_exported_spans == 0
-    assert target.num_dropped_spans == 10 * NUM_SPANS
+    assert target.num_dropped_spans == 10 * (NUM_SPANS + 1)
 
 
 def test_a_full_queue_drops_and_counts_without_blocking(
@@ -180,10 +208,42 @@ def test_a_full_queue_drops_and_counts_without_blocking(
         target = Tracing.from_environment(service_version="1")
         for _ in range(100):
             answered_request(target)
+            recorded_step(target)
         # At most one batch in flight and a full queue are not decided yet.
-        assert target.num_dropped_spans >= 100 * NUM_SPANS - 8 - 4
+        assert target.num_dropped_spans >= 100 * (NUM_SPANS + 1) - 8 - 4
         target.shutdown()
-    assert target.num_dropped_spans == 100 * NUM_SPANS
+    assert target.num_dropped_spans == 100 * (NUM_SPANS + 1)
+
+
+def test_a_collector_that_never_answers_holds_nobody_up(
+    setenv: Callable[[dict[str, str]], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tracing, "DRAIN_S", 0.05)
+    with black_hole() as endpoint:
+        setenv(
+            {
+                "OTEL_EXPORTER_OTLP_ENDPOINT": endpoint,
+                "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
+                "OTEL_BSP_SCHEDULE_DELAY": "1",
+                "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "1",
+            }
+        )
+        target = Tracing.from_environment(service_version="1")
+        answered_request(target)
+        # The exporting thread waits for an answer now: what it holds must not be what a request or
+        # a step needs.
+        start_s = time.monotonic()
+        for _ in range(200):
+            answered_request(target)
+            recorded_step(target)
+        took_s = time.monotonic() - start_s
+        target.shutdown()
+    # A tenth of a millisecond each; the exporter's own timeout is 10 s.
+    assert took_s < 2.0
+    assert (target.num_exported_spans, target.num_dropped_spans) == (
+        0,
+        NUM_SPANS + 200 * (NUM_SPANS + 1),
+    )
 
 
 def test_an_outage_is_one_warning_and_not_a_flood(
@@ -201,8 +261,9 @@ def test_an_outage_is_one_warning_and_not_a_flood(
         target = Tracing.from_environment(service_version="1")
         for _ in range(5):
             answered_request(target)
+            recorded_step(target)
         target.shutdown()
-    assert target.num_dropped_spans == 5 * NUM_SPANS
+    assert target.num_dropped_spans == 5 * (NUM_SPANS + 1)
     warnings = [record.getMessage() for record in caplog.records if record.levelno >= 30]
     assert len(warnings) == 1
     assert endpoint in warnings[0]
