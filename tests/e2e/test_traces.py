@@ -71,7 +71,7 @@ class Observed:
 def observed(request: pytest.FixtureRequest, tiny_model: Path) -> Iterator[Observed]:
     with otlp_receiver(cast("Protocol", request.param)) as receiver:
         flags = (*EXACT, "--max-step-tokens", str(CHUNK))
-        settings = {"model": str(tiny_model), **receiver.environment}
+        settings = {"model": str(tiny_model), "trace_steps": "1", **receiver.environment}
         with serving(*flags, **settings) as (server, target):
             yield Observed(server, target, receiver)
 
@@ -100,6 +100,7 @@ async def test_constrained_answer_has_every_phase_with_the_numbers_of_its_usage(
             "cache.match": 1,
             "prefill": num_chunks,
             "decode": 1,
+            "validate": 1,
         }
         tree.assert_fits(usage)
         tree.assert_in_order()
@@ -113,6 +114,30 @@ async def test_constrained_answer_has_every_phase_with_the_numbers_of_its_usage(
         for tree in trees
     ]
     assert is_cached == [[False, False], [True, True]]
+
+
+async def test_steps_and_requests_of_two_processes_are_linked(observed: Observed) -> None:
+    callers = [caller(10), caller(11)]
+    asked = [observed.post(by, max_tokens=20, cache_salt=by.span_id) for by in callers]
+    await asyncio.gather(*asked)
+    trees = [await received_trace(observed.receiver, by) for by in callers]
+    links = {link for tree in trees for chunk in tree.named("prefill") for link in chunk.links}
+    spans = await asyncio.to_thread(
+        observed.receiver.wait_for_spans,
+        lambda spans: links <= {(span.trace_id, span.span_id) for span in spans},
+    )
+    steps = {(span.trace_id, span.span_id): span for span in spans if span.name == "engine.step"}
+    for tree in trees:
+        server = (tree.server.trace_id, tree.server.span_id)
+        for chunk in tree.named("prefill"):
+            (link,) = chunk.links
+            step = steps[link].attributes
+            assert server in steps[link].links
+            assert step["radixgate.batch.rows"] == chunk.attributes["radixgate.batch.rows"]
+            assert step["radixgate.step.prefill_tokens"] >= chunk.attributes["radixgate.tokens"]
+            assert step["radixgate.step.forward_ms"] > 0
+        decoded = [step for step in steps.values() if server in step.links]
+        assert len(decoded) >= tree.one("decode").attributes["radixgate.decode.steps"]
 
 
 async def test_abort_has_the_phases_until_the_client_left(observed: Observed) -> None:
@@ -174,6 +199,7 @@ async def test_with_a_collector_that_never_answers_the_server_answers_and_stops(
 ) -> None:
     with black_hole() as endpoint:
         variables = {
+            "trace_steps": "1",
             "OTEL_EXPORTER_OTLP_ENDPOINT": endpoint,
             "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc",
             "OTEL_BSP_SCHEDULE_DELAY": "10",
