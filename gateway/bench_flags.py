@@ -55,7 +55,7 @@ def add_load_flags(parser: argparse.ArgumentParser) -> None:
     _add_arrival_flags(parser)
     _add_workload_flags(parser)
     add("--slo", type=slo_of, metavar="LIST", help="ttft=500ms,tpot=50ms,e2e=10s: for goodput")
-    add("--price-per-hour", type=_price, metavar="AMOUNT", help="of a server: for costs of tokens")
+    add("--price-per-hour", type=price, metavar="AMOUNT", help="of a server: for costs of tokens")
 
 
 def _add_arrival_flags(parser: argparse.ArgumentParser) -> None:
@@ -135,7 +135,7 @@ def _positive(text: str) -> float:
     return value
 
 
-def _price(text: str) -> float:
+def price(text: str) -> float:
     return 0.0 if text == "0" else _positive(text)
 
 

@@ -6,16 +6,16 @@ import argparse
 import shutil
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from gateway.bench_flags import price, slo_of
 from gateway.cache_picture import harmless
-from telemetry.bench_html import html_of
 from telemetry.bench_json import BenchFileError, decode_run, encode_run
-from telemetry.bench_markdown import markdown_of
-from telemetry.bench_pairs import cautions, differences, pair_runs
-from telemetry.bench_report import BenchReport, overview, ratios
-from telemetry.bench_run import BenchRun
-from telemetry.bench_text import report_lines, table_lines
+
+if TYPE_CHECKING:
+    from telemetry.bench_run import BenchRun
 
 # Where nobody says how wide the output is.
 DEFAULT_WIDTH = 120
@@ -42,7 +42,10 @@ def add_report_commands(parser: argparse.ArgumentParser) -> None:
         description="Renders a file of --json-out again: as text, and where flags say.",
         argument_default=argparse.SUPPRESS,
     )
-    report.add_argument("file", type=Path, metavar="FILE.json")
+    add = report.add_argument
+    add("file", type=Path, metavar="FILE.json")
+    add("--slo", type=slo_of, metavar="LIST", help="other limits than those of the run")
+    add("--price-per-hour", type=price, metavar="AMOUNT", help="another one than the run's")
     _add_page_flags(report)
     ratio = kinds.add_parser(
         "compare",
@@ -64,8 +67,14 @@ def check_outputs(options: argparse.Namespace) -> None:
             path.touch()
 
 
-def write_reports(run: BenchRun, options: argparse.Namespace) -> None:
+def write_reports(run: "BenchRun", options: argparse.Namespace) -> None:
     """The lines on standard output and the files that the flags name. Raises: OSError."""
+    # Imported here and below: every command of radixgate reads the flags of this module.
+    from telemetry.bench_html import html_of
+    from telemetry.bench_markdown import markdown_of
+    from telemetry.bench_report import BenchReport
+    from telemetry.bench_text import report_lines
+
     report = BenchReport.of(run)
     if (path := getattr(options, "json_out", None)) is not None:
         path.write_bytes(encode_run(run))
@@ -80,13 +89,21 @@ def run_report_command(options: argparse.Namespace) -> int:
     """Of `report` and `compare`; the exit code. Raises: OSError, BenchFileError."""
     if options.bench_command == "report":
         run = _read(options.file)
+        if (slo := getattr(options, "slo", None)) is not None:
+            run = replace(run, slo=slo)
+        if (amount := getattr(options, "price_per_hour", None)) is not None:
+            run = replace(run, price_per_hour=amount)
         check_outputs(options)
         write_reports(run, options)
         return 0
     return _compare(_read(options.first), _read(options.second), is_forced=options.anyway)
 
 
-def _compare(first: BenchRun, second: BenchRun, *, is_forced: bool) -> int:
+def _compare(first: "BenchRun", second: "BenchRun", *, is_forced: bool) -> int:
+    from telemetry.bench_pairs import cautions, differences, pair_runs
+    from telemetry.bench_report import overview, ratios
+    from telemetry.bench_text import table_lines
+
     different = differences(first, second)
     if different and not is_forced:
         _complain(["the files do not measure the same (--anyway compares them):", *different])
@@ -100,7 +117,7 @@ def _compare(first: BenchRun, second: BenchRun, *, is_forced: bool) -> int:
     return 0
 
 
-def _read(path: Path) -> BenchRun:
+def _read(path: Path) -> "BenchRun":
     try:
         return decode_run(path.read_bytes())
     except BenchFileError as error:

@@ -15,10 +15,10 @@ from gateway.bench_reports import (
     write_reports,
 )
 from telemetry.bench_html import html_of
-from telemetry.bench_json import BenchFileError, encode_run
+from telemetry.bench_json import BenchFileError, decode_run, encode_run
 from telemetry.bench_markdown import markdown_of
 from telemetry.bench_report import BenchReport
-from telemetry.bench_run import BenchRun
+from telemetry.bench_run import BenchRun, Slo
 from tests.bench_run_samples import two_servers_at_two_loads
 
 RUN = two_servers_at_two_loads()
@@ -66,6 +66,20 @@ def test_flags_before_the_command_hold_for_it(tmp_path: Path) -> None:
     path, page = written(tmp_path, "a.json"), tmp_path / "page.html"
     assert run_report_command(parsed("--html-out", page, "report", path)) == 0
     assert page.exists()
+
+
+def test_a_file_is_judged_by_other_limits_and_another_price(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = written(tmp_path, "a.json")
+    flags = ("--slo", "ttft=1s,tpot=30ms", "--price-per-hour", "36")
+    out = tmp_path / "b.json"
+    assert run_report_command(parsed("--json-out", out, "report", path, *flags)) == 0
+    said = capsys.readouterr().out
+    assert "SLO       ttft=1000ms,tpot=30ms" in said
+    assert "price     36 an hour for each server" in said
+    found = decode_run(out.read_bytes())
+    assert (found.slo, found.price_per_hour) == (Slo(1.0, 0.03), 36.0)
 
 
 def test_two_files_give_ratios_with_a_caution(
