@@ -1,4 +1,4 @@
-"""TTFT and ITL as the server defines them."""
+"""TTFT, ITL and TPOT as the server defines them."""
 
 from telemetry.timing import InterToken, StreamTimer
 
@@ -38,3 +38,33 @@ def test_a_clock_that_steps_back_gives_zero_and_never_less() -> None:
     timer.observe(1, 9 * MS)
     assert timer.ttft_s == 0.0
     assert timer.observe(1, 8 * MS) == InterToken(0.0, 1)
+
+
+def test_tpot_is_the_time_after_the_first_token_over_the_tokens_after_it() -> None:
+    timer = StreamTimer(start_ns=0)
+    timer.observe(1, 10 * MS)
+    assert timer.tpot_s is None
+    timer.observe(1, 20 * MS)
+    timer.observe(2, 40 * MS)
+    assert timer.tpot_s == 0.01
+
+
+def test_tpot_counts_what_comes_with_the_first_token_as_tokens_after_it() -> None:
+    timer = StreamTimer(start_ns=0)
+    timer.observe(3, 10 * MS)
+    timer.observe(1, 40 * MS)
+    assert timer.tpot_s == 0.01
+
+
+def test_an_answer_that_came_at_once_has_no_tpot() -> None:
+    timer = StreamTimer(start_ns=0)
+    timer.observe(5, 10 * MS)
+    timer.observe(1, 10 * MS, choice=1)
+    assert timer.tpot_s is None
+
+
+def test_tpot_of_several_choices_is_of_all_their_tokens() -> None:
+    timer = StreamTimer(start_ns=0)
+    for choice, at_ms in ((0, 10), (1, 30), (0, 20), (1, 60), (0, 30)):
+        timer.observe(1, at_ms * MS, choice=choice)
+    assert timer.tpot_s == (20 + 30) / 3 / 1000
