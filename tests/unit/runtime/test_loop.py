@@ -221,6 +221,30 @@ def test_each_gateway_gets_one_message_a_step_with_all_its_events(bench: Bench) 
     assert not first.poll(0)
 
 
+def test_a_recorded_step_goes_with_the_events_of_one_gateway(bench: Bench) -> None:
+    first, second = bench.greeted(b"a"), bench.greeted(b"b")
+    step = StepSpan("00-1-2-01", 1, 2, {"radixgate.step.number": 3}, ["00-3-4-01"])
+    bench.engine.outputs = {b"a": [TokenEvent("r1", 0, 0)], b"b": [TokenEvent("r1", 0, 0)]}
+    bench.engine.recorded = (b"b", step)
+    bench.loop.turn()
+    outputs = [bench.answer(dealer) for dealer in (first, second)]
+    assert [one.recorded for one in outputs if isinstance(one, StepOutput)] == [None, step]
+
+
+def test_a_recorded_step_without_events_is_told_all_the_same(bench: Bench) -> None:
+    dealer = bench.greeted(b"a")
+    bench.engine.recorded = (b"a", StepSpan("00-1-2-01", 1, 2))
+    bench.loop.turn()
+    output = bench.answer(dealer)
+    assert isinstance(output, StepOutput)
+    assert (output.events, output.recorded) == ([], StepSpan("00-1-2-01", 1, 2))
+    bench.engine.outputs = {b"a": [TokenEvent("r1", 0, 0)]}
+    bench.loop.turn()
+    later = bench.answer(dealer)
+    assert isinstance(later, StepOutput)
+    assert later.recorded is None
+
+
 def test_a_question_about_the_cache_is_answered_to_who_asked(bench: Bench) -> None:
     first, second = bench.greeted(b"a"), bench.greeted(b"b")
     bench.tell(second, FlushCache("q1"))

@@ -92,3 +92,60 @@ def test_a_clock_set_back_gives_a_phase_of_no_length() -> None:
     log.admitted(400)
     (queue,) = log.take()
     assert (queue.start_ns, queue.end_ns) == (1_000, 1_000)
+
+
+def test_gaps_count_for_each_token_that_came_after_them() -> None:
+    log = PhaseLog(0, queued_since_ns=None)
+    log.decoded(0, num_tokens=1)
+    log.decoded(10_000_000, num_tokens=1)
+    log.decoded(50_000_000, num_tokens=4)
+    log.decoded(150_000_000, num_tokens=1)
+    log.end(150_000_000, num_recomputed=0)
+    (decode,) = log.take()
+    # gaps of 10, 10, 10, 10, 10 and 100 ms; the first token is no gap's end
+    assert decode.attributes[names.ATTR_TPOT_P50_MS] == pytest.approx(10, rel=1 / 64)
+    assert decode.attributes[names.ATTR_TPOT_P99_MS] == pytest.approx(100, rel=1 / 64)
+
+
+def test_one_token_has_no_gap_and_a_choice_without_masks_no_quantile_of_them() -> None:
+    log = PhaseLog(0, queued_since_ns=None)
+    log.decoded(5, num_tokens=3)
+    log.end(6, num_recomputed=0)
+    absent = {names.ATTR_TPOT_P50_MS, names.ATTR_TPOT_P99_MS, names.ATTR_MASKS}
+    assert not (absent | {names.ATTR_MASK_P99_MS}) & set(log.take()[0].attributes)
+
+
+def test_steps_without_a_mask_do_not_count_among_the_masks() -> None:
+    log = PhaseLog(0, queued_since_ns=None)
+    for number in range(10):
+        log.mask_time_ns += 2_000_000 if number == 3 else 0
+        log.decoded(number, num_tokens=1)
+    log.end(11, num_recomputed=0)
+    (decode,) = log.take()
+    assert decode.attributes[names.ATTR_MASKS] == 1
+    assert decode.attributes[names.ATTR_MASK_P99_MS] == pytest.approx(2, rel=1 / 64)
+    assert decode.attributes[names.ATTR_MASK_TIME_MS] == 2
+
+
+def test_preemption_and_resumption_are_moments_with_their_reason() -> None:
+    log = PhaseLog(1, queued_since_ns=None)
+    log.preempted(600, PreemptionReason.FAIRNESS, num_computed=40)
+    log.joined(3)
+    log.admitted(700)
+    log.matched(700, 710, num_cached=32, num_to_compute=9)
+    preempted, queue, match, resumed = log.take()
+    assert (preempted.name, preempted.start_ns, preempted.end_ns) == ("preempted", 600, 600)
+    assert preempted.attributes == {
+        names.ATTR_CHOICE: 1,
+        names.ATTR_PREEMPTION_REASON: "fairness",
+        names.ATTR_TOKENS: 40,
+    }
+    assert queue.attributes[names.ATTR_QUEUE_POSITION] == 3
+    assert (resumed.name, resumed.start_ns) == ("resumed", match.end_ns)
+    assert resumed.attributes == {names.ATTR_CHOICE: 1, names.ATTR_CACHED_TOKENS: 32}
+
+
+def test_a_first_match_resumes_nothing() -> None:
+    log = PhaseLog(0, queued_since_ns=None)
+    log.matched(1, 2, num_cached=0, num_to_compute=9)
+    assert [phase.name for phase in log.take()] == [names.SPAN_CACHE_MATCH]

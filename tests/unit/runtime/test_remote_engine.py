@@ -1,7 +1,7 @@
 """RemoteEngine against a scripted runtime on a real socket."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -17,6 +17,8 @@ from runtime.messages import (
     ErrorCode,
     Goodbye,
     Pong,
+    StepOutput,
+    StepSpan,
     Submit,
     TokenEvent,
 )
@@ -60,9 +62,14 @@ async def started(
     *,
     hang_timeout_s: float = 30.0,
     check: CheckInfo | None = None,
+    on_step: Callable[[StepSpan], None] | None = None,
 ) -> RemoteEngine:
     engine = RemoteEngine(
-        runtime.address, heartbeat_s=HEARTBEAT_S, hang_timeout_s=hang_timeout_s, check=check
+        runtime.address,
+        heartbeat_s=HEARTBEAT_S,
+        hang_timeout_s=hang_timeout_s,
+        check=check,
+        on_step=on_step,
     )
     await engine.start()
     stack.push_async_callback(engine.stop)
@@ -417,3 +424,25 @@ async def test_the_check_of_a_runtime_ends_with_the_engine(
         await is_asked.wait()
         await engine.stop()
     assert engine.state is EngineState.STOPPED
+
+
+async def test_a_recorded_step_is_told_behind_the_events_of_its_message(
+    runtime: FakeRuntime, stack: AsyncExitStack
+) -> None:
+    told: list[StepSpan] = []
+
+    def refuse(step: StepSpan) -> None:
+        told.append(step)
+        raise RuntimeError("no room")
+
+    engine = await started(runtime, stack, on_step=refuse)
+    await engine.wait_ready(WAIT_S)
+    stream = await arrived(engine, runtime)
+    step = StepSpan("00-1-2-01", 1, 2)
+    event = TokenEvent("r1", 0, 0, [5])
+    await runtime.send(StepOutput("first", 1, [event], EngineStats(), recorded=step))
+    assert await anext(stream) == event
+    await until(lambda: told == [step])
+    await runtime.send_events(TokenEvent("r1", 0, 1, [6]))
+    assert (await anext(stream)).token_ids == [6]
+    assert told == [step]
