@@ -37,7 +37,8 @@ Protocol = Literal["grpc", "http/protobuf"]
 
 @dataclass(frozen=True, slots=True)
 class ReceivedSpan:
-    """One span as it arrived; ids are hexadecimal, `parent_id` "" for a root."""
+    """One span as it arrived; ids are hexadecimal, `parent_id` "" for a root. `links` are pairs of
+    a trace's and a span's."""
 
     name: str
     kind: str
@@ -50,6 +51,7 @@ class ReceivedSpan:
     status_message: str
     attributes: dict[str, Any]
     events: tuple[str, ...]
+    links: tuple[tuple[str, str], ...]
     resource: dict[str, Any]
 
 
@@ -266,6 +268,7 @@ def _received(span: Span, *, resource: dict[str, Any]) -> ReceivedSpan:
         status_message=span.status.message,
         attributes=_attributes(span.attributes),
         events=tuple(event.name for event in span.events),
+        links=tuple((link.trace_id.hex(), link.span_id.hex()) for link in span.links),
         resource=resource,
     )
 
