@@ -322,6 +322,6 @@ class _Asked:
 
 
 async def _sleep_until(at_ns: int) -> None:
-    left_s = (at_ns - time.perf_counter_ns()) / _NS
-    if left_s > 0:
-        await asyncio.sleep(left_s)
+    """Never less: the loop's own timers may be half a millisecond early."""
+    while (left_ns := at_ns - time.perf_counter_ns()) > 0:
+        await asyncio.sleep(left_ns / _NS)

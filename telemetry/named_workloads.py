@@ -123,19 +123,22 @@ def make_named(
 
     Raises: SizeError.
     """
-    named = _WORKLOADS[name]
-    given = _given(sizes)
-    strange = [size for size in given if size not in named.sizes]
-    if strange:
-        flags = ", ".join(f"--{size.replace('_', '-')}" for size in strange)
-        raise SizeError(f"the workload {name} has no {flags}")
-    return named.make({**named.sizes, **given}, num_requests or ENDLESS, num_clients)
+    found = _sizes_of(name, sizes)
+    return _WORKLOADS[name].make(found, num_requests or ENDLESS, num_clients)
 
 
 def describe_named(name: str, sizes: Sizes) -> str:
-    """Its sizes on one line."""
-    found = {**_WORKLOADS[name].sizes, **_given(sizes)}
+    """Its sizes on one line. Raises: SizeError."""
+    found = _sizes_of(name, sizes)
     return ", ".join(f"{size.replace('_', ' ')} {count}" for size, count in found.items())
+
+
+def _sizes_of(name: str, sizes: Sizes) -> Mapping[str, int]:
+    own, given = _WORKLOADS[name].sizes, _given(sizes)
+    if strange := [size for size in given if size not in own]:
+        flags = ", ".join(f"--{size.replace('_', '-')}" for size in strange)
+        raise SizeError(f"the workload {name} has no {flags}")
+    return {**own, **given}
 
 
 def _given(sizes: Sizes) -> dict[str, int]:
