@@ -3,43 +3,29 @@
 import argparse
 import dataclasses
 import json
-import os
-import subprocess
 import sys
 
 import msgspec
 
 from gateway.cache_picture import harmless
-from gateway.plan_flags import KV_BITS, add_flags
+from gateway.plan_device import accelerator_of, calibrate, cpu_machine, machines_of
+from gateway.plan_flags import KV_BITS
 from gateway.plan_model import FoundModel, find_model
-from planning.accelerators import ACCELERATORS, Accelerator, known_accelerator
+from planning.accelerators import ACCELERATORS
 from planning.errors import PlanError
 from planning.known_models import KNOWN_MODELS, known_model
 from planning.kv_cache import KvFormat
-from planning.machine import (
-    CPU_REQUEST_S,
-    CPU_STEP_S,
-    Assumptions,
-    CpuRates,
-    Machine,
-    machine_of,
-    machine_of_cpu,
-)
-from planning.model_facts import ModelFacts
+from planning.machine import CPU_REQUEST_S, CPU_STEP_S, Assumptions, Machine
 from planning.plan import Plan, Question, make_plan
 from planning.plan_json import plan_json
 from planning.report import aligned, plan_lines
 from planning.weights import PACKED_BITS, WeightBytes, stored_weight_bytes, weight_bytes
 from planning.workload import Demand, Workload
-from runtime.calibration_messages import Calibration, CalibrationShape
+from runtime.calibration_messages import Calibration
 from runtime.errors import ModelError
 
-__all__ = ["add_flags", "run_plan_command"]
-
 EXIT_IMPOSSIBLE, EXIT_UNUSABLE = 1, 2
-_CALIBRATION_TIMEOUT_S = 300
 _GPU_CHUNK, _CPU_CHUNK = 2048, 512  # vLLM's token budget of a step, and ours
-_TENSOR_PARALLEL = (1, 2, 4, 8)
 
 
 class UnusableFlags(Exception):
@@ -65,7 +51,7 @@ def _plan(options: argparse.Namespace) -> None:
     _check_flags(options)
     found = find_model(options)
     assumed = _assumptions(options)
-    calibration = _calibrate(found) if options.cpu else None
+    calibration = calibrate(found) if options.cpu else None
     question = _question(options, found, assumed, calibration)
     plan = make_plan(question)
     if options.json:
@@ -118,9 +104,9 @@ def _question(
 ) -> Question:
     weights, bits = _weights(options, found)
     if calibration is not None:
-        machines: tuple[Machine, ...] = (_cpu(calibration, assumed),)
+        machines: tuple[Machine, ...] = (cpu_machine(calibration, assumed),)
     else:
-        machines = _machines(options, found.facts, bits, assumed)
+        machines = machines_of(options, found.facts, bits, assumed)
     users = options.users if options.users or options.rate else 1
     return Question(
         facts=found.facts,
@@ -156,86 +142,6 @@ def _weights(options: argparse.Namespace, found: FoundModel) -> tuple[WeightByte
     return weight_bytes(facts, found.weight_bits), found.weight_bits
 
 
-def _machines(
-    options: argparse.Namespace, facts: ModelFacts, bits: float, assumed: Assumptions
-) -> tuple[Machine, ...]:
-    gpu = _accelerator(options)
-    compute_bits = options.compute_bits or (8 if bits == 8 and gpu.flops_8 else 16)
-    sizes = [options.tensor_parallel] if options.tensor_parallel else list(_TENSOR_PARALLEL)
-    fitting = [size for size in sizes if facts.num_heads % size == 0]
-    if not fitting:
-        raise PlanError(f"{facts.num_heads} heads cannot be split over {sizes[0]} GPUs")
-    if options.gpus is not None:
-        fitting = [size for size in fitting if size <= options.gpus] or fitting[:1]
-    return tuple(
-        machine_of(gpu, num_devices=size, compute_bits=compute_bits, assumed=assumed)
-        for size in fitting
-    )
-
-
-def _accelerator(options: argparse.Namespace) -> Accelerator:
-    if options.gpu is not None:
-        return known_accelerator(options.gpu)
-    return Accelerator(
-        name="GPU",
-        memory_bytes=options.memory_gb * 1e9,
-        bandwidth=options.bandwidth_gbs * 1e9,
-        flops_16=options.tflops * 1e12,
-        flops_8=options.tflops_8bit * 1e12 if options.tflops_8bit else None,
-        link=(options.link_gbs or 32) * 1e9,
-        source="flags",
-    )
-
-
-def _calibrate(found: FoundModel) -> Calibration:
-    """Measures this machine with layers of the model's shape. Raises: PlanError."""
-    facts = found.facts
-    shape = CalibrationShape(
-        hidden_size=facts.hidden_size,
-        num_heads=facts.num_heads,
-        num_kv_heads=facts.num_kv_heads,
-        head_dim=facts.head_dim,
-        ffn_size=facts.ffn_size,
-        weight_bits=found.packed.bits if found.packed is not None else 8,
-    )
-    command = [
-        sys.executable,
-        "-P",
-        "-m",
-        "runtime.calibration",
-        msgspec.json.encode(shape).decode(),
-    ]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    try:
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            timeout=_CALIBRATION_TIMEOUT_S,
-            check=False,
-            env=environment,
-        )
-        return msgspec.json.decode(done.stdout, type=Calibration)
-    except subprocess.TimeoutExpired:
-        raise PlanError(f"measuring took more than {_CALIBRATION_TIMEOUT_S} s") from None
-    except (OSError, msgspec.MsgspecError):
-        lines = done.stderr.strip().splitlines() or ["it ended without a result"]
-        raise PlanError(f"this machine could not be measured: {lines[-1][:200]}") from None
-
-
-def _cpu(calibration: Calibration, assumed: Assumptions) -> Machine:
-    rates = CpuRates(
-        name=f"this CPU ({calibration.num_threads} threads, {calibration.kernel})",
-        memory_bytes=float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")),
-        weight_bytes_s=calibration.weight_bytes_s,
-        kv_bytes_s=calibration.kv_bytes_s,
-        decode_flops=calibration.decode_flops,
-        prefill_flops=calibration.prefill_flops,
-        attention_flops=calibration.attention_flops,
-    )
-    return machine_of_cpu(rates, assumed=assumed)
-
-
 def _assumption_lines(
     options: argparse.Namespace, plan: Plan, assumed: Assumptions, calibration: Calibration | None
 ) -> list[str]:
@@ -248,7 +154,7 @@ def _assumption_lines(
         measured += f" rows, {calibration.prefill_flops / 1e9:,.0f} in prefill; attention"
         measured += f" {calibration.attention_flops / 1e9:,.0f}"
         return aligned([("measured", measured), ("assumed", f"{memory}, {overhead}")])
-    gpu = _accelerator(options)
+    gpu = accelerator_of(options)
     figures = f"{gpu.name}: {gpu.memory_bytes / 1e9:g} GB, {gpu.bandwidth / 1e9:,.0f} GB/s,"
     figures += f" {gpu.flops_16 / 1e12:g} TFLOP/s in 16 bits"
     if gpu.flops_8:
