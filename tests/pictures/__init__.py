@@ -1,0 +1,1 @@
+"""Pictures of the documentation, made of what a server really exports."""
