@@ -126,7 +126,7 @@ ROWS = st.builds(
 
 
 @given(st.lists(ROWS, min_size=1, max_size=6), NAMES, st.lists(st.floats(-10, 1e7), max_size=9))
-@settings(derandomize=True, max_examples=40, deadline=None)
+@settings(derandomize=True, max_examples=15, deadline=None)
 def test_nothing_reaches_beyond_the_canvas(rows: list[Row], title: str, at: list[float]) -> None:
     steps = tuple((start, start + 5) for start in at)
     svg = waterfall([TraceRows(title, tuple(rows), steps, ttft_ms=3.0)] * 2, description=title)
