@@ -59,6 +59,11 @@ def tree_seconds(pid: int) -> float:
     return sum(_process_ticks(member) for member in process_tree(pid)) / _TICKS_PER_S
 
 
+def process_seconds(pid: int) -> float:
+    """Of the process alone, and of its children that have ended and were waited for."""
+    return _process_ticks(pid) / _TICKS_PER_S
+
+
 def _process_ticks(pid: int) -> int:
     """utime, stime, cutime and cstime, fields 14 to 17 of proc_pid_stat(5)."""
     try:
