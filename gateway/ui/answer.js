@@ -107,6 +107,7 @@ class AnswerView {
     this.facts = element("p", { class: "muted" });
     this.links = element("p", { class: "muted" });
     this.reveal = reveal;
+    this.isOver = false;
     this.item = element(
       "article", { class: "turn assistant", "aria-busy": "true" },
       element("h3", {}, "Model"), this.thoughts, this.text, this.calls, this.error, this.facts, this.links,
@@ -115,6 +116,7 @@ class AnswerView {
   }
 
   show(answer) {
+    if (this.isOver) return;
     say(this.text, answer.text);
     say(this.thoughts, answer.thoughts);
     this.thoughts.hidden = !answer.thoughts;
@@ -129,6 +131,7 @@ class AnswerView {
 
   end(answer, problem) {
     this.show(answer);
+    this.isOver = true;
     this.item.removeAttribute("aria-busy");
     if (problem !== null) {
       this.error.hidden = false;

@@ -90,10 +90,10 @@ class Playground {
   // What went wrong, in words; null if nothing did.
   async run(answer, view) {
     try {
-      await answer.run(this.running.signal, () => {
+      await answer.run(this.running.signal, oncePerFrame(() => {
         view.show(answer);
         scrollToEnd(this.fields.transcript);
-      });
+      }));
       return null;
     } catch (error) {
       if (error.name === "AbortError") return "Stopped.";
@@ -107,6 +107,19 @@ class Playground {
     this.fields.stop.disabled = controller === null;
     this.fields.send.disabled = controller !== null;
   }
+}
+
+// A fast model says more than a thousand pieces a second: what is shown follows at the screen's pace.
+function oncePerFrame(work) {
+  let isDue = false;
+  return () => {
+    if (isDue) return;
+    isDue = true;
+    requestAnimationFrame(() => {
+      isDue = false;
+      work();
+    });
+  };
 }
 
 function notSystem(message) {
