@@ -15,6 +15,7 @@ class AnswerJudge:
         """Not so where the answer is no JSON, or where the schema itself is none."""
         import jsonschema
         from jsonschema.validators import validator_for
+        from referencing.jsonschema import EMPTY_REGISTRY
 
         try:
             answer = json.loads(text, parse_constant=_refuse)
@@ -22,7 +23,8 @@ class AnswerJudge:
             if name not in self._validators:
                 kind = validator_for(schema, default=jsonschema.Draft202012Validator)
                 kind.check_schema(schema)
-                self._validators[name] = kind(schema)
+                # With a registry of its own nothing is fetched from anywhere.
+                self._validators[name] = kind(schema, registry=EMPTY_REGISTRY)
             return bool(self._validators[name].is_valid(answer))
         except (ValueError, RecursionError, jsonschema.SchemaError):
             return False

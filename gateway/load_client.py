@@ -323,5 +323,5 @@ class _Asked:
 
 async def _sleep_until(at_ns: int) -> None:
     """Never less: the loop's own timers may be half a millisecond early."""
-    while (left_ns := at_ns - time.perf_counter_ns()) > 0:
+    while (left_ns := at_ns - time.perf_counter_ns()) > 0:  # noqa: ASYNC110
         await asyncio.sleep(left_ns / _NS)

@@ -54,3 +54,12 @@ def _common(left: tuple[int, ...], right: tuple[int, ...]) -> int:
         (index for index, (one, two) in enumerate(zip(left, right, strict=False)) if one != two),
         min(len(left), len(right)),
     )
+
+
+def test_what_was_known_before_counts_and_is_known_afterwards() -> None:
+    known = KnownTokens()
+    first = Exchange(0, 10, (1, 2, 3), (4,))
+    later = Exchange(20, 30, (1, 2, 3, 4, 5), ())
+    assert cacheable_tokens([first], known) == [0]
+    assert cacheable_tokens([later], known) == [4]
+    assert cacheable_tokens([later]) == [0]
