@@ -30,8 +30,18 @@ printf 'requirepass %s\n' "$(random)" | make redis_auth.txt 644
 password=$(sed -n 's/^requirepass //p' redis_auth.txt)
 printf 'redis://:%s@redis:6379/0\n' "$password" | make redis_url.txt 644
 printf 'redis://:%s@redis-cache:6379/0\n' "$password" | make cache_redis_url.txt 644
-# The key itself is mounted nowhere: servers only have its hash.
+hash() { tr -d '\n' <"$1" | sha256sum | cut -d ' ' -f 1; }
+
+# Keys of the API, whose hashes are all that the servers have of them: one for who made this, and
+# one with which Prometheus reads /metrics and may ask no model.
 printf 'rg-%s\n' "$(random)" | make api_key.txt 600
-hash=$(tr -d '\n' <api_key.txt | sha256sum | cut -d ' ' -f 1)
-printf 'keys:\n  - hash: sha256:%s\n    tenant: operator\n    role: admin\n' "$hash" |
-    make keys/keys.yaml 644
+printf 'rg-%s\n' "$(random)" | make metrics_key.txt 644
+make keys/keys.yaml 644 <<END
+keys:
+  - hash: sha256:$(hash api_key.txt)
+    tenant: operator
+    role: admin
+  - hash: sha256:$(hash metrics_key.txt)
+    tenant: prometheus
+    models: [none]
+END

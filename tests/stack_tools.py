@@ -71,9 +71,8 @@ def _run(*command: str, cwd: Path) -> bool:
     return done.returncode == 0
 
 
-@pytest.fixture(scope="session")
-def stack_tools() -> StackTools:
-    """Skips where they cannot be had, but for CI, which shall prove all."""
+def tools_or_skip() -> StackTools:
+    """Skips the test where they are not here, but for CI, which shall prove all."""
     if not TOOLS.are_there:
         assert not os.environ.get("CI"), "`make stack-tools` has to come before"
         pytest.skip("Prometheus is not here; `make stack-tools` fetches it with apt-get")

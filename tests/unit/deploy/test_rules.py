@@ -12,7 +12,11 @@ from tests.model_file import ROOT
 from tests.promql import selectors
 
 ALERTS = rules("alerts.yml")
-CASES: list[dict[str, Any]] = yaml.safe_load((RULES / "alerts_test.yml").read_text())["tests"]
+CASES: list[dict[str, Any]] = [
+    case
+    for file in sorted(RULES.glob("*_test.yml"))
+    for case in yaml.safe_load(file.read_text())["tests"]
+]
 NAMES = [alert["alert"] for alert in ALERTS]
 
 

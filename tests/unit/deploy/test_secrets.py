@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.accounts import digest_of
+from gateway.accounts import Account, digest_of
 from gateway.key_file import read_key_file
 from gateway.settings import Settings
 from tests.compose_file import load, services
@@ -53,7 +53,7 @@ def test_every_file_that_the_services_mount_is_made(deploy: Path) -> None:
 def test_a_second_run_changes_nothing_and_says_nothing(deploy: Path) -> None:
     first = make(deploy)
     made = contents(deploy)
-    assert first.count("made deploy/secrets/") == len(made) == 7
+    assert first.count("made deploy/secrets/") == len(made) == 8
     assert make(deploy) == ""
     assert contents(deploy) == made
 
@@ -92,11 +92,15 @@ def test_the_redis_servers_and_their_clients_have_one_password(deploy: Path) -> 
     Settings.load({"RADIXGATE_REDIS_URL_FILE": str(deploy / "secrets/redis_url.txt")}, {})
 
 
-def test_the_key_file_has_the_hash_of_the_key_that_is_handed_out(deploy: Path) -> None:
+def test_the_key_file_has_hashes_of_the_keys_and_the_one_for_metrics_may_ask_no_model(
+    deploy: Path,
+) -> None:
     make(deploy)
     made = contents(deploy)
-    key = made["api_key.txt"].strip()
-    assert key not in made["keys/keys.yaml"]
-    (entry,) = read_key_file(deploy / "secrets/keys/keys.yaml")
-    assert entry.digest == digest_of(key)
-    assert entry.role == "admin"
+    keys = [made[name].strip() for name in ("api_key.txt", "metrics_key.txt")]
+    assert not any(key in made["keys/keys.yaml"] for key in keys)
+    operator, prometheus = read_key_file(deploy / "secrets/keys/keys.yaml")
+    assert [operator.digest, prometheus.digest] == [digest_of(key) for key in keys]
+    assert (operator.role, prometheus.role) == ("admin", "user")
+    accounts = [Account(models=entry.models) for entry in (operator, prometheus)]
+    assert [account.may_use("smollm2-135m-instruct") for account in accounts] == [True, False]
