@@ -56,7 +56,9 @@ def _head_part(report: BenchReport) -> Iterator[str]:
         yield "<h2>Before you believe it</h2>"
         yield f'<ul class="odd">{_items(odd)}</ul>'
     yield f"<h2>What was measured</h2><pre>{escaped(command)}</pre>"
-    pairs = "".join(f"<dt>{escaped(name)}</dt><dd>{escaped(text)}</dd>" for name, text in rows)
+    pairs = "".join(
+        f"<div><dt>{escaped(name)}</dt><dd>{escaped(text)}</dd></div>" for name, text in rows
+    )
     yield f"<dl>{pairs}</dl>"
 
 
@@ -139,7 +141,7 @@ def _table(table: Table, caption: str) -> str:
     )
     rows = "".join(f"<tr>{_row(row, table.num_names)}</tr>" for row in table.rows)
     return (
-        f'<div class="scroll" role="region" aria-label="{label}" tabindex="0"><table>'
+        f'<div class="scroll" role="group" aria-label="{label}" tabindex="0"><table>'
         f"<caption>{escaped(caption)}</caption><thead><tr>{head}</tr></thead>"
         f"<tbody>{rows}</tbody></table></div>"
     )

@@ -28,9 +28,7 @@ def markdown_of(report: BenchReport) -> str:
     fence = "`" * max(3, _longest_run(command) + 1)
     lines = ["# Bench", "", f"{fence}sh", command, fence, ""]
     lines += [
-        f"* {name or 'with'}: {code(text)}"
-        for name, text in setup_rows(report.run)
-        if name != "command"
+        f"* {name}: {code(text)}" for name, text in setup_rows(report.run) if name != "command"
     ]
     lines += ["", *_table(overview(report))]
     if ratios(report).rows:

@@ -18,10 +18,11 @@ body { margin: 0 auto; padding: 1.5rem; max-width: 76rem; background: var(--grou
 h1 { font-size: 1.6rem; margin: 0; } h2 { font-size: 1.2rem; margin: 2rem 0 .75rem; }
 h3 { font-size: 1rem; margin: 0 0 .5rem; } p { margin: .25rem 0; }
 .soft { color: var(--soft); }
-pre { background: var(--card); padding: .6rem .8rem; border-radius: 6px; overflow-x: auto;
-  font-size: .85rem; }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: .15rem 1rem; margin: .75rem 0; }
-dt { color: var(--soft); } dd { margin: 0; overflow-wrap: anywhere; }
+pre { background: var(--card); padding: .6rem .8rem; border-radius: 6px; font-size: .85rem;
+  white-space: pre-wrap; overflow-wrap: anywhere; }
+dl { columns: 2 24rem; column-gap: 2rem; margin: .75rem 0; }
+dl div { display: flex; gap: 1rem; break-inside: avoid; }
+dt { color: var(--soft); flex: 0 0 5rem; } dd { margin: 0; overflow-wrap: anywhere; }
 .tiles { display: flex; flex-wrap: wrap; gap: .75rem; margin: 1rem 0; padding: 0; }
 .tiles li { list-style: none; background: var(--card); border: 1px solid var(--rule);
   border-radius: 8px; padding: .6rem 1rem; min-width: 9rem; }

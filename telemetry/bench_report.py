@@ -100,8 +100,8 @@ def setup_rows(run: BenchRun) -> list[tuple[str, str]]:
         ("seed", str(run.seed)),
         *(("server", server) for server in servers),
         ("client", f"{machine.processor}, {machine.num_cpus} processors, {machine.system}"),
-        ("", f"Python {machine.python}, {machine.event_loop}"),
-        ("started", f"{run.started_at}, radixgate {run.version}"),
+        ("software", f"Python {machine.python}, {machine.event_loop}, radixgate {run.version}"),
+        ("started", run.started_at),
     ]
     if run.slo is not None:
         rows.append(("SLO", run.slo.text or "no limit: every answer is good"))
