@@ -17,6 +17,7 @@ from tests.e2e.conftest import EXACT
 from tests.e2e.processes import runtime_child
 from tests.e2e.scrape import scrape, until_running
 from tests.e2e.server_process import ServerProcess, serving, until_status
+from tests.otlp_points import ReceivedMetrics
 from tests.otlp_receiver import OtlpReceiver, Protocol, black_hole, otlp_receiver
 from tests.sse_machine import check_chat_stream
 from tests.trace_tree import Caller, caller, received_trace
@@ -219,3 +220,20 @@ async def test_with_a_collector_that_never_answers_the_server_answers_and_stops(
     assert metrics["radixgate_spans_exported_total"] == 0
     assert code == -signal.SIGTERM
     assert "Traceback" not in server.output()
+
+
+async def test_the_collector_gets_the_metrics_that_a_scrape_gets(observed: Observed) -> None:
+    await observed.post(caller(99), max_tokens=3)
+    async with observed.target.http() as client:
+        scraped = await scrape(client)
+    wanted = {
+        "radixgate.generated_tokens": scraped["radixgate_generated_tokens_total"],
+        "radixgate.prompt_tokens": scraped["radixgate_prompt_tokens_total"],
+        "radixgate.kv_pages_capacity": scraped["radixgate_kv_pages_capacity"],
+    }
+
+    def are_there(received: ReceivedMetrics) -> bool:
+        return {name: received.one(name).value for name in wanted} == wanted
+
+    await asyncio.to_thread(observed.receiver.wait_for_metrics, are_there)
+    assert wanted["radixgate.generated_tokens"] >= 3

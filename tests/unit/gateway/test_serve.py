@@ -1,5 +1,6 @@
 """What `radixgate serve` puts together, without starting it."""
 
+import asyncio
 import json
 import re
 import shlex
@@ -12,11 +13,13 @@ import pytest
 from fastapi import FastAPI
 
 from gateway import serve
-from gateway.app import Service, create_app
+from gateway.app import Service, create_app, package_version
 from gateway.settings import Settings
 from gateway.token_generator import TokenGenerator
+from telemetry.metric_export import MetricExport
 from telemetry.tracing import Tracing
 from tests.fake_token_engine import FakeTokenEngine
+from tests.otlp_receiver import closed_port, otlp_receiver
 from tests.tiny_model import write_tiny_model
 
 
@@ -42,7 +45,10 @@ def services_of_a_tiny_server(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
     return found
 
 
-@pytest.mark.parametrize(("owner", "close"), [(TokenGenerator, "close"), (Tracing, "shutdown")])
+@pytest.mark.parametrize(
+    ("owner", "close"),
+    [(TokenGenerator, "close"), (Tracing, "shutdown"), (MetricExport, "close")],
+)
 async def test_what_has_threads_is_closed_with_the_app_and_beside_the_event_loop(
     owner: type, close: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -52,10 +58,29 @@ async def test_what_has_threads_is_closed_with_the_app_and_beside_the_event_loop
         threads.append(threading.current_thread())
 
     monkeypatch.setattr(owner, close, recording)
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", closed_port())
     for service in reversed(services_of_a_tiny_server(tmp_path, monkeypatch)):
         await service.stop()
     assert len(threads) == 1
     assert threads[0] is not threading.current_thread()
+
+
+async def test_metrics_are_sent_as_long_as_the_app_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with otlp_receiver("http/protobuf") as receiver:
+        for key, value in receiver.environment.items():
+            monkeypatch.setenv(key, value)
+        services = services_of_a_tiny_server(tmp_path, monkeypatch)
+        assert receiver.metrics == []
+        exports = [service for service in services if isinstance(service, serve.AtEnd)]
+        for service in exports:
+            await service.start()
+        received = await asyncio.to_thread(receiver.wait_for_metrics)
+        for service in exports:
+            await service.stop()
+    assert received.one("radixgate.requests_in_flight").value == 0
+    assert received.points[0].resource["service.version"] == package_version()
 
 
 @pytest.mark.parametrize(
