@@ -62,12 +62,15 @@ def _bench(options: argparse.Namespace, arguments: Sequence[str]) -> int:
     # Imported here: every command reads these flags, and none but this needs the client.
     from gateway.bench_options import plan_of
     from gateway.bench_progress import ProgressLine
-    from gateway.bench_session import run_bench
+    from gateway.bench_session import BenchInterrupted, run_bench
 
     plan = plan_of(options, arguments)
     check_outputs(options)
     with ProgressLine.on_stderr(is_quiet=options.quiet) as progress:
-        run = run_bench(plan, show=progress.show)
+        try:
+            run = run_bench(plan, show=progress.show)
+        except BenchInterrupted:
+            raise KeyboardInterrupt from None
     write_reports(run, options)
     if run.is_interrupted:
         return _complain("interrupted: the report is of what was measured", EXIT_INTERRUPTED)

@@ -8,7 +8,7 @@ import asyncio
 import dataclasses
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -37,6 +37,10 @@ from telemetry.script_source import ScriptSource
 _NS = 1e9
 # Clients that warm up for an open loop, which has none.
 _WARM_UP_CLIENTS = 8
+
+
+class BenchInterrupted(Exception):
+    """It was ended by hand before anything was measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +83,7 @@ class _Server:
 def run_bench(plan: BenchPlan, *, show: Callable[[Progress], None]) -> BenchRun:
     """Ctrl-C ends it with what was measured so far; a second one is a KeyboardInterrupt.
 
-    Raises: TargetError where a server answers nothing at all.
+    Raises: TargetError where a server answers nothing at all, BenchInterrupted.
     """
     allow_files(plan.max_in_flight)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
@@ -101,7 +105,7 @@ class _Session:
         started_at = datetime.now(UTC).isoformat(timespec="seconds")
         with _interrupts(self._stop):
             try:
-                await self._meet_servers()
+                await self._unless_stopped(self._meet_servers())
                 self._start_s = time.perf_counter()
                 await self._play_rounds()
             finally:
@@ -123,6 +127,19 @@ class _Session:
             price_per_hour=plan.price_per_hour,
             is_interrupted=self._stop.is_set,
         )
+
+    async def _unless_stopped(self, work: Coroutine[None, None, None]) -> None:
+        """Raises: BenchInterrupted where there is nothing to report of yet."""
+        task, stopped = asyncio.create_task(work), asyncio.create_task(self._stop.wait())
+        try:
+            await asyncio.wait((task, stopped), return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                raise BenchInterrupted
+            task.result()
+        finally:
+            for one in (task, stopped):
+                one.cancel()
+            await asyncio.gather(task, stopped, return_exceptions=True)
 
     async def _meet_servers(self) -> None:
         plan = self._plan

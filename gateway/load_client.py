@@ -28,6 +28,8 @@ from telemetry.request_bodies import Dialect
 from telemetry.workloads import Body, Conversation, Script
 
 _NS = 1e9
+# So that a server that has gone away is not asked thousands of times a second.
+_AFTER_FAILURE_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +238,8 @@ class _Stage:
                 if not self._may_send():
                     return
                 played = await self._ask(user, conversation, begin_ns)
+            if played.stream.failure is not None and not played.stream.status:
+                await asyncio.sleep(_AFTER_FAILURE_S)
             if turn + 1 == len(conversation.script.turns):
                 assert self._tasks is not None
                 self._tasks.create_task(self._read(played))  # nobody waits for what it says

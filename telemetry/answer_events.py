@@ -6,7 +6,7 @@ to read, is an error.
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -41,6 +41,11 @@ class AnswerEvent(msgspec.Struct, frozen=True, gc=False):
     is_end: bool = False
 
 
+# As they are packed (telemetry.cacheable); no vocabulary has more.
+_MAX_ID = (1 << 32) - 1
+_Ids = tuple[Annotated[int, msgspec.Meta(ge=0, le=_MAX_ID)], ...]
+
+
 class _Delta(msgspec.Struct, gc=False):
     content: str | None = None
     reasoning_content: str | None = None
@@ -51,8 +56,8 @@ class _Delta(msgspec.Struct, gc=False):
 class _Choice(msgspec.Struct, gc=False):
     delta: _Delta | None = None
     text: str | None = None
-    token_ids: tuple[int, ...] | None = None
-    prompt_token_ids: tuple[int, ...] | None = None
+    token_ids: _Ids | None = None
+    prompt_token_ids: _Ids | None = None
     finish_reason: str | None = None
 
 
@@ -61,7 +66,7 @@ class _Chunk(msgspec.Struct, gc=False):
 
     choices: tuple[_Choice, ...] = ()
     usage: dict[str, Any] | None = None
-    prompt_token_ids: tuple[int, ...] | None = None
+    prompt_token_ids: _Ids | None = None
     error: Any = None
     type: str | None = None
 
@@ -190,4 +195,4 @@ def _text(value: object) -> str:
 
 def _ids(value: object) -> tuple[int, ...]:
     found = _list(value)
-    return tuple(found) if all(type(one) is int for one in found) else ()
+    return tuple(found) if all(type(one) is int and 0 <= one <= _MAX_ID for one in found) else ()

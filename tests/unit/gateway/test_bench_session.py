@@ -22,6 +22,7 @@ from telemetry.bench_run import Arrival, BenchRun, FailureKind
 from tests.fake_openai_server import make_app
 from tests.waiting import until
 
+ROOT = Path(__file__).resolve().parents[3]
 SMALL = ("--output-tokens", "4", "--prompt-tokens", "5")
 
 
@@ -339,7 +340,7 @@ async def test_an_interrupt_ends_with_a_report_of_what_was_measured(tmp_path: Pa
         flags = ["--url", url, "--workload", "unique", "--duration", "60s", "--json-out", str(out)]
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "gateway.cli", "bench", "--quiet", *flags, *SMALL,
-            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, cwd=ROOT,
         )  # fmt: skip
         await until(lambda: len(front.played) >= 20)
         os.kill(process.pid, signal.SIGINT)
@@ -353,6 +354,28 @@ async def test_an_interrupt_ends_with_a_report_of_what_was_measured(tmp_path: Pa
     assert b"ended by hand" in said
     assert b"interrupted" in complained
     assert b"Traceback" not in complained
+
+
+async def test_an_interrupt_before_anything_was_measured_says_so() -> None:
+    asked = asyncio.Event()
+
+    async def never(_request: web.Request) -> web.Response:
+        asked.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    app = web.Application()
+    app.add_routes([web.get("/v1/models", never)])
+    async with TestServer(app) as server:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "gateway.cli", "bench", "--url", str(server.make_url("/v1")),
+            stderr=asyncio.subprocess.PIPE, cwd=ROOT,
+        )  # fmt: skip
+        await asked.wait()
+        os.kill(process.pid, signal.SIGINT)
+        _, complained = await process.communicate()
+    assert process.returncode == 130
+    assert complained == b"radixgate: interrupted\n"
 
 
 @pytest.mark.parametrize(
