@@ -24,7 +24,7 @@ from runtime.cache_messages import TierUse
 from runtime.messages import EngineStats
 from runtime.token_engine import EngineState, TokenEngine
 from telemetry import names
-from telemetry.phases import PhaseSpan
+from telemetry.phases import PhaseLike
 
 # Of requests under way; a poll is a few hundred kilobytes at the most.
 MAX_REQUESTS = 100
@@ -163,7 +163,7 @@ def _state(record: RequestRecord) -> State:
     return record.stage if record.outcome is None else record.outcome
 
 
-def _cached(phases: Sequence[PhaseSpan]) -> int | None:
+def _cached(phases: Sequence[PhaseLike]) -> int | None:
     """What the first match found, of a request whose usage is not known yet."""
     for phase in phases:
         if phase.name == names.SPAN_CACHE_MATCH:
@@ -172,7 +172,7 @@ def _cached(phases: Sequence[PhaseSpan]) -> int | None:
 
 
 def _phases(
-    phases: Sequence[PhaseSpan], open_phase: OpenPhase | None, *, start_ns: int
+    phases: Sequence[PhaseLike], open_phase: OpenPhase | None, *, start_ns: int
 ) -> list[PhaseShown]:
     shown = [
         PhaseShown(
@@ -181,7 +181,7 @@ def _phases(
             (phase.end_ns - start_ns) / _NS_PER_MS,
             _attributes(phase.attributes),
         )
-        for phase in phases
+        for phase in sorted(phases, key=lambda phase: phase.start_ns)
     ]
     if open_phase is not None:
         start_ms = (open_phase.start_ns - start_ns) / _NS_PER_MS

@@ -16,7 +16,7 @@ from gateway.generation import (
 from gateway.live_requests import (
     MAX_ERRORS,
     MAX_FINISHED,
-    MAX_PHASES,
+    MAX_PHASES_PER_NAME,
     LiveRequest,
     LiveRequests,
     RequestRecord,
@@ -149,15 +149,16 @@ def test_what_a_request_took_that_ended_early_counts_as_well(log: LiveRequests) 
     assert log.errors_since(0) == [], "a client that left is no error"
 
 
-def test_phases_are_in_order_with_moments_and_bounded(log: LiveRequests) -> None:
+def test_very_many_phases_are_folded_and_nothing_is_left_out_of_their_sums(
+    log: LiveRequests,
+) -> None:
     request, described = opened(log), generation()
     request.describe("tiny", described)
     chunks = [Phase(names.SPAN_PREFILL, 10 + n, 11 + n, {names.ATTR_TOKENS: 1}) for n in range(30)]
     described.phase_log.extend([*chunks, Phase(names.EVENT_PREEMPTED, 12, 12)])
     record = only(log)
-    assert [one.start_ns for one in record.phases] == sorted(one.start_ns for one in record.phases)
     prefills = [one for one in record.phases if one.name == names.SPAN_PREFILL]
-    assert len(prefills) == MAX_PHASES + 1
+    assert len(prefills) == MAX_PHASES_PER_NAME + 1
     assert sum(int(one.attributes[names.ATTR_TOKENS]) for one in prefills) == 30
     assert len(record.phases) == len(prefills) + 1
 
