@@ -23,6 +23,7 @@ class GrammarHarness(EngineHarness):
         watermark: float = 0.01,
         max_step_tokens: int = 512,
         max_model_len: int = 4096,
+        max_running: int = 16,
         jump_forward: bool = True,
         choose: Chooser | None = None,
     ) -> None:
@@ -39,6 +40,7 @@ class GrammarHarness(EngineHarness):
             watermark=watermark,
             max_step_tokens=max_step_tokens,
             max_model_len=max_model_len,
+            max_running=max_running,
             jump_forward=jump_forward,
             choose=choose,
         )
