@@ -17,6 +17,7 @@ from telemetry.bench_report import (
     Table,
     distributions,
     name_of,
+    one_line,
     overview,
     ratios,
     setup_rows,
@@ -33,9 +34,8 @@ _VALUE_FORM = ".6g"
 
 def html_of(report: BenchReport) -> str:
     """The whole page."""
-    body = "\n".join(
-        (*_head_part(report), *_results(report), *_load_part(report), *_details(report))
-    )
+    parts = (_head_part, _results, _load_part, _details, _setup_part)
+    body = "\n".join(line for part in parts for line in part(report))
     title = escaped(f"Bench: {report.run.workload.name}")
     return (
         '<!DOCTYPE html>\n<html lang="en" xmlns="http://www.w3.org/1999/xhtml"><head>'
@@ -49,17 +49,22 @@ def html_of(report: BenchReport) -> str:
 
 
 def _head_part(report: BenchReport) -> Iterator[str]:
-    (_, command), *rows = setup_rows(report.run)
-    yield f"<h1>{escaped(f'Bench: {name_of(report.run.workload.name)}')}</h1>"
+    run = report.run
+    yield f"<h1>{escaped(f'Bench: {name_of(run.workload.name)}')}</h1>"
+    yield f'<p class="soft">{escaped(one_line(run.workload.description))}</p>'
     yield _tiles(report)
     if odd := odd_lines(report):
         yield "<h2>Before you believe it</h2>"
         yield f'<ul class="odd">{_items(odd)}</ul>'
-    yield f"<h2>What was measured</h2><pre>{escaped(command)}</pre>"
+
+
+def _setup_part(report: BenchReport) -> Iterator[str]:
+    (_, command), *rows = setup_rows(report.run)
+    yield f"<section><h2>How it was measured</h2><pre>{escaped(command)}</pre>"
     pairs = "".join(
         f"<div><dt>{escaped(name)}</dt><dd>{escaped(text)}</dd></div>" for name, text in rows
     )
-    yield f"<dl>{pairs}</dl>"
+    yield f"<dl>{pairs}</dl></section>"
 
 
 def _tiles(report: BenchReport) -> str:

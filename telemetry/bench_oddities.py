@@ -31,10 +31,21 @@ def odd_lines(report: BenchReport) -> list[str]:
     lines = ["the run was ended by hand: the last round is a part of one"]
     if not report.run.is_interrupted:
         lines.clear()
+    lines += _shared_servers(report)
     for series, figures in report.each():
         found = (*_failures(series, figures), *_sending(series, figures), *_answers(series))
         lines += [f"{series.level.text}, {name_of(series.label)}: {line}" for line in found]
     return lines
+
+
+def _shared_servers(report: BenchReport) -> Iterator[str]:
+    labels: dict[str, dict[str, None]] = {}
+    for one in report.run.series:
+        labels.setdefault(one.url, {})[name_of(one.label)] = None
+    for same in labels.values():
+        if len(same) > 1:
+            names = ", ".join(same)
+            yield f"{names} are one server: what it was asked first it may answer from its cache"
 
 
 def _failures(series: Series, figures: SeriesFigures) -> Iterator[str]:

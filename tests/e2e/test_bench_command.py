@@ -68,16 +68,14 @@ def scraped(target: Target) -> dict[str, float]:
 
 
 def bench(target: Target, folder: Path, *flags: str) -> Benched:
-    """Servers `one` and `two` are the same one."""
+    """What `target` counts is told, whoever else is measured."""
     folder.mkdir(exist_ok=True)
-    outs = [part for kind in ("json", "markdown", "html")
-            for part in (f"--{kind}-out", str(folder / f"bench.{kind}"))]  # fmt: skip
-    url = target.base_url + "/v1"
-    servers = ["--url", url, "--label", "one", "--url", url, "--label", "two"]
     before = scraped(target)
+    files = ["--json-out", "bench.json", "--markdown-out", "bench.md", "--html-out", "bench.html"]
     done = subprocess.run(
-        [sys.executable, "-m", "gateway.cli", "bench", *servers, *flags, *outs],
-        cwd=ROOT,
+        [sys.executable, "-m", "gateway.cli", "bench", "--quiet", *flags, *files],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         timeout=110,
@@ -90,11 +88,21 @@ def bench(target: Target, folder: Path, *flags: str) -> Benched:
     return Benched(run, folder, done.stdout, counted)
 
 
+def named(**targets: Target) -> tuple[str, ...]:
+    """Flags that measure each of them under its name."""
+    return tuple(
+        part
+        for label, target in targets.items()
+        for part in ("--url", f"{target.base_url}/v1", "--label", label)
+    )
+
+
 @pytest.fixture(scope="module")
 def benched(tiny_server: Target, tmp_path_factory: pytest.TempPathFactory) -> Benched:
     flags = ("--concurrency", "1,3", "--requests", "6", "--warmup", "1", "--slo", "ttft=10s")
     folder = tmp_path_factory.mktemp("bench") / "run"
-    return bench(tiny_server, folder, *SMALL, *flags, "--price-per-hour", "2")
+    twice = named(one=tiny_server, two=tiny_server)
+    return bench(tiny_server, folder, *twice, *SMALL, *flags, "--price-per-hour", "2")
 
 
 def test_a_run_measures_every_request_and_writes_every_report(benched: Benched) -> None:
@@ -108,7 +116,7 @@ def test_a_run_measures_every_request_and_writes_every_report(benched: Benched) 
         assert figures.used_share is not None
         assert figures.used_share > 0.8
     assert re.search(r"^3 clients +two +6 +0 ", benched.printed, flags=re.M)
-    assert "| 3 clients | `two` | 6 | 0 |" in (benched.folder / "bench.markdown").read_text()
+    assert "| 3 clients | `two` | 6 | 0 |" in (benched.folder / "bench.md").read_text()
     page = (benched.folder / "bench.html").read_text()
     assert page.count("<figure>") == 7 + 2 * 3
     shown = json.loads((benched.folder / "bench.json").read_text())["figures"][3]
@@ -121,7 +129,9 @@ def test_tokens_are_those_that_the_server_counts(
 ) -> None:
     """What is counted beside the records are the requests that find out how a server is spoken to:
     the same in any run."""
-    other = bench(tiny_server, tmp_path / "other", *SMALL, "--requests", "2", "--seed", "5")
+    twice = named(one=tiny_server, two=tiny_server)
+    few = ("--requests", "2", "--seed", "5")
+    other = bench(tiny_server, tmp_path / "other", *twice, *SMALL, *few)
     beside = []
     for one in (benched, other):
         told = one.told()
@@ -168,7 +178,7 @@ def test_the_page_has_no_fault_and_can_be_used_by_all(
 @needs_model
 @pytest.mark.skipif(SCREENSHOTS is None, reason="RADIXGATE_TEST_SCREENSHOTS names no folder")
 def test_a_picture_for_the_docs(browser: Browser, model_dir: Path, tmp_path: Path) -> None:
-    """A sweep over the default model; the two servers are one, so their lines should meet."""
+    """A sweep over the default model with one thread and with two."""
     assert SCREENSHOTS is not None
     flags = (
         "--concurrency",
@@ -180,9 +190,13 @@ def test_a_picture_for_the_docs(browser: Browser, model_dir: Path, tmp_path: Pat
         "--output-tokens",
         "32",
     )
-    with serving(model_dir=str(model_dir)) as (_, target):
-        found = bench(target, tmp_path / "run", *flags, "--slo", "ttft=500ms,tpot=50ms")
-    size = {"width": 1200, "height": 1500}
+    with (
+        serving("--num-threads", "1", model_dir=str(model_dir)) as (_, slow),
+        serving("--num-threads", "2", model_dir=str(model_dir)) as (_, fast),
+    ):
+        both = named(one_thread=slow, two_threads=fast)
+        found = bench(slow, tmp_path / "run", *both, *flags, "--slo", "ttft=500ms,tpot=50ms")
+    size = {"width": 1200, "height": 1265}
     with watched(browser, found.folder.as_uri(), color_scheme="light", viewport=size) as seen:
         seen.open("/bench.html")
         seen.page.screenshot(path=Path(SCREENSHOTS) / "bench_report.png")

@@ -76,6 +76,13 @@ def test_answers_that_were_cut_empty_or_wrong_are_told() -> None:
     ]
 
 
+def test_one_server_under_two_names_is_told() -> None:
+    twin = replace(series(record()), label="twin")
+    (line,) = said(series(record()), twin)
+    assert line.startswith("ours, twin are one server")
+    assert said(series(record()), series(record(), clients=4)) == []
+
+
 def test_notes_and_an_early_end_are_told() -> None:
     noted = replace(series(record()), notes=("the server refuses ignore_eos",))
     assert said(noted) == ["1 client, ours: the server refuses ignore_eos"]
