@@ -10,6 +10,8 @@ from planning.workload import Demand
 
 _MAX_USERS = 1 << 20
 _NUM_HALVINGS = 50
+# Of random arrivals: with a larger part the wait is more than four and a half prompts long.
+MAX_BUSY = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +99,9 @@ def _most_rate(load: ReplicaLoad, demand: Demand, room: Room) -> Capacity | None
 
     def failure(rows: float) -> str | None:
         state = load.with_rows(rows, users=None)
-        if not math.isfinite(state.queue_s):
+        if state.busy > MAX_BUSY:
             return "compute"
-        return unmet(state, demand) or ("memory" if state.users > room.num_users else None)
+        return unmet(state, demand) or ("memory" if state.sequences > room.num_users else None)
 
     low, high = 0.0, float(room.num_users)
     limit = "memory"

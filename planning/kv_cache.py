@@ -6,7 +6,10 @@ attention (DeepSeek's MLA) keeps something else and is not covered.
 """
 
 import math
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 
 from planning.errors import PlanError
 from planning.model_facts import ModelFacts
@@ -42,7 +45,8 @@ def sequence_bytes(model: ModelFacts, kv: KvFormat, num_tokens: float) -> float:
 def read_bytes(model: ModelFacts, kv: KvFormat, num_tokens: float) -> float:
     """Bytes that the attention of one new token reads behind so many: a layer with a window reads
     no further back than that."""
-    seen = sum(_seen(window, num_tokens) for window in model.windows)
+    kinds = _kinds(model.windows)
+    seen = sum(count * _seen(window, num_tokens) for window, count in kinds)
     return seen * _layer_bytes(model, kv)
 
 
@@ -59,13 +63,20 @@ def load_bytes(
 def attention_pairs(model: ModelFacts, *, new: float, cached: float) -> float:
     """How many (query, key) pairs all layers compute for `new` tokens behind `cached` ones; a
     token sees itself and all before it, or its window."""
-    return sum(_pairs(window, new, cached) for window in model.windows)
+    kinds = _kinds(model.windows)
+    return sum(count * _pairs(window, new, cached) for window, count in kinds)
 
 
 def device_share(model: ModelFacts, num_devices: int) -> float:
     """The share of a sequence's KV that one of so many devices keeps: whole KV heads, so more
     devices than heads keep copies."""
     return math.ceil(model.num_kv_heads / num_devices) / model.num_kv_heads
+
+
+@cache
+def _kinds(windows: tuple[int | None, ...]) -> Iterable[tuple[int | None, int]]:
+    """Each window and how many layers have it: this is asked for thousands of times a plan."""
+    return tuple(Counter(windows).items())
 
 
 def _layer_bytes(model: ModelFacts, kv: KvFormat) -> float:

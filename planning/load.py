@@ -18,47 +18,50 @@ others: t is of 1 + b f rows.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 from planning.errors import PlanError
 from planning.step_time import ServedModel, StepTime
 from planning.workload import Workload
 
 _MAX_ROWS = 1 << 20
-_NUM_HALVINGS = 60
+_NUM_HALVINGS = 50
 
 
 @dataclass(frozen=True, slots=True)
 class LoadState:
     """One replica in steady state. `rows`: in decode on average; `step_rows`: of the steps that a
-    request sees, itself included; `users`: requests in the server;
-    `rate`: requests a second; `prefill_share`: of the time, the part spent on prompts."""
+    request sees, itself included; `users`: requests in the server; `sequences`: of them those with
+    KV, on average; `rate`: requests a second; `busy`: of the time, the part in which a prompt is
+    in the prefill."""
 
     rows: float
     step_rows: float
     users: float
+    sequences: float
     rate: float
     ttft_s: float
     tpot_s: float
     queue_s: float
-    prefill_share: float
+    busy: float
     step: StepTime
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ReplicaLoad:
-    """A served model with requests of one kind."""
+    """A served model with requests of one kind. Without slots, as it keeps what it computed."""
 
     served: ServedModel
     workload: Workload
 
-    @property
+    @cached_property
     def prefill(self) -> StepTime:
         """Of one prompt that is alone."""
         work = self.workload
         cached = work.prompt - work.new
         return self.served.prefill(new=work.new, cached=cached, chunk=work.chunk)
 
-    @property
+    @cached_property
     def prompt_work_s(self) -> float:
         """What a prompt adds to the steps of others, whose weights are read anyway."""
         prefill = self.prefill
@@ -67,6 +70,11 @@ class ReplicaLoad:
 
     def decode_step(self, rows: float) -> StepTime:
         return self.served.decode_step(rows=rows, context=self.workload.mean_context)
+
+    @cached_property
+    def _empty_step_s(self) -> float:
+        """What a step takes before it has a decode row."""
+        return self.decode_step(0).total_s
 
     def ttft_alone_s(self) -> float:
         """Without any other request."""
@@ -87,17 +95,19 @@ class ReplicaLoad:
         chunks = work.new / work.chunk
         occupied_s = added_s + chunks * beside_s
         queue_s = _mean_wait(rate * others, occupied_s)
-        slowed_s = max(1.0, chunks) * (beside_s - self.decode_step(0).total_s)
+        slowed_s = max(1.0, chunks) * (beside_s - self._empty_step_s)
         ttft_s = self.ttft_alone_s() + queue_s + slowed_s
         return LoadState(
             rows=rows,
             step_rows=1 + rows * others,
             users=rows + rate * ttft_s,
+            # Whoever waits for the prefill has none yet; of users each may have some in the end.
+            sequences=users if users is not None else rows + max(1.0, rate * occupied_s),
             rate=rate,
             ttft_s=ttft_s,
             tpot_s=step.total_s + rows * added_s * others / steps,
             queue_s=queue_s,
-            prefill_share=min(1.0, rate * added_s),
+            busy=rate * occupied_s,
             step=step,
         )
 

@@ -144,11 +144,15 @@ def _layout_of_given(
         raise PlanError(f"a replica of {size} GPUs needs more than the {question.num_gpus} given")
     state = _state(load, question.demand, num_replicas)
     held = num_replicas * room.num_users
-    wanted = math.ceil(state.users - 1e-6) * num_replicas
-    if not math.isfinite(state.users) or wanted > held:
+    if not math.isfinite(state.ttft_s):
+        raise PlanError(
+            f"{question.num_gpus} GPUs cannot compute the prompts of {question.demand.rate:g}"
+            " requests a second; more GPUs, shorter or shared prompts are needed"
+        )
+    if math.ceil(state.sequences - 1e-6) > room.num_users:
         raise PlanError(
             f"{question.num_gpus} GPUs hold {held:,} requests at once, and this load has"
-            f" {state.users * num_replicas:,.0f}; more GPUs, shorter contexts or a smaller KV"
+            f" {state.sequences * num_replicas:,.0f}; more GPUs, shorter contexts or a smaller KV"
             " format are needed"
         )
     per_gpu = _per_gpu(question.demand, load, capacity)

@@ -42,7 +42,7 @@ def plan_json(plan: Plan) -> dict[str, Any]:
 def kv_of_load(plan: Plan) -> tuple[float, float]:
     """Bytes of KV on all replicas, with the shared prefix once on each and without sharing."""
     question, layout = plan.question, plan.layout
-    work, users = question.workload, layout.state.users
+    work, users = question.workload, layout.state.sequences
 
     def on_each(shared: int) -> float:
         longest = work.longest
@@ -82,7 +82,8 @@ def _loaded_json(layout: Layout) -> dict[str, Any]:
         "users": _finite(state.users),
         "requests_s": state.rate * layout.num_replicas,
         "output_tokens_s": output_tokens_s(layout),
-        "prefill_share": state.prefill_share,
+        "sequences": state.sequences,
+        "prefill_busy": state.busy,
         "decode_step": _parts(state.step),
     }
 

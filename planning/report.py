@@ -63,7 +63,7 @@ def _memory_lines(plan: Plan) -> Iterator[_Line]:
     layout, work = plan.layout, plan.question.workload
     room, machine = layout.room, layout.load.served.machine
     shared, apart = kv_of_load(plan)
-    users = layout.state.users * layout.num_replicas
+    users = layout.state.sequences * layout.num_replicas
     text = f"{size_text(shared)} for {users:,.1f} requests of {work.prompt} + {work.output} tokens"
     if work.shared:
         text += f"; {size_text(apart)} without sharing the first {work.shared}"
