@@ -82,8 +82,12 @@ class Playground {
     this.setRunning(null);
     view.end(answer, problem);
     scrollToEnd(transcript);
-    // A conversation goes on with what was said, and not with what failed.
-    if (answer.text || answer.calls.length) this.turns = [...body.messages.filter(notSystem), answer.message];
+    // A conversation goes on with what was said; what failed can be tried again.
+    if (answer.text || answer.calls.length) {
+      this.turns = [...body.messages.filter(notSystem), answer.message];
+    } else if (problem !== null && !prompt.value) {
+      prompt.value = said;
+    }
     this.changed();
   }
 

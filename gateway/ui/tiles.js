@@ -12,7 +12,7 @@ const TILES = [
     point: ({ now }) => now.ttft_p50_ms,
   },
   {
-    title: "Time per output token",
+    title: "Time per token",
     value: ({ now }) => milliseconds(now.tpot_p50_ms),
     note: ({ now }) => `p95 ${milliseconds(now.tpot_p95_ms)}`,
     point: ({ now }) => now.tpot_p50_ms,

@@ -18,6 +18,7 @@ from tests.e2e.conftest import EXACT
 from tests.e2e.server_process import serving
 from tests.key_files import key_file
 from tests.model_file import needs_model
+from tests.small_png import with_palette
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 
@@ -96,11 +97,11 @@ def add_fields(ui: Watched, **fields: Any) -> None:
     )
 
 
-def endless(ui: Watched, prompt: str) -> Locator:
+def endless(ui: Watched, prompt: str, *, max_tokens: str = "30000") -> Locator:
     """The same, of an answer that is longer than any test lasts and has begun."""
 
     add_fields(ui, ignore_eos=True)
-    turn = ask(ui, prompt, max_tokens="30000")
+    turn = ask(ui, prompt, max_tokens=max_tokens)
     expect(turn.locator(".said")).not_to_be_empty()
     return turn
 
@@ -256,6 +257,7 @@ def test_errors_are_told_where_they_happen_and_in_the_list(ui: Watched, guarded:
     turn = answered(ui, "Fail")
     expect(turn.locator(".error")).to_contain_text("#/nowhere")
     expect(turn.locator(".error")).to_contain_text("400, invalid_json_schema")
+    expect(ui.page.get_by_label("Message")).to_have_value("Fail")
     with admin_client(guarded) as client:
         told = client.post("/v1/chat/completions", json={"model": "nobody", "messages": []})
     rows = ui.page.locator("#error-rows tr")
@@ -580,12 +582,53 @@ def test_it_can_be_used_with_the_keyboard_alone(ui: Watched) -> None:
     expect(page.get_by_label("Message")).to_be_focused()
 
 
+RULES = (
+    "You are the help desk of a small library. Answer in one or two sentences. Be polite, never "
+    "make up a book, a price or a date, and say so where you do not know something. The library is "
+    "open from nine to six, on Saturdays until two, and closed on Sundays."
+)
+QUESTIONS = (
+    "When do you open on Saturday?",
+    "When do you open on Sunday?",
+    "May I bring my dog?",
+    "How long may I keep a book?",
+    "How long may I keep a film?",
+    "Do you have a room where we can talk?",
+)
+
+
 @needs_model
 @pytest.mark.skipif(SCREENSHOTS is None, reason="RADIXGATE_TEST_SCREENSHOTS names no folder")
 def test_a_picture_for_the_docs(browser: Browser, model_dir: Path) -> None:
     assert SCREENSHOTS is not None
-    with serving(model_dir=str(model_dir)) as (_, target):
-        with watched(browser, target.base_url, viewport={"width": 1280, "height": 1340}) as seen:
-            seen.open()
-            expect(seen.page.locator("#model option")).to_have_count(1)
-            seen.page.screenshot(path=Path(SCREENSHOTS) / "page.png")
+    window = {"width": 1280, "height": 1420}
+    with (
+        serving(model_dir=str(model_dir)) as (_, target),
+        httpx2.Client(base_url=target.base_url, timeout=60) as client,
+        watched(browser, target.base_url, viewport=window) as seen,
+    ):
+        seen.open()
+        expect(seen.page.locator("#model option")).to_have_count(1)
+        client.post("/v1/chat/completions", json=target.chat("x" * 100_000))
+        for question in QUESTIONS:
+            messages = [
+                {"role": "system", "content": RULES}, {"role": "user", "content": question}
+            ]  # fmt: skip
+            body = {"model": target.model, "messages": messages, "max_tokens": 60}
+            assert client.post("/v1/chat/completions", json=body).status_code == 200
+            with seen.page.expect_response("**/ui/data*"):
+                pass  # so that the small curves have a course
+        seen.page.get_by_label("System prompt").fill(RULES)
+        seen.page.get_by_label("Temperature").fill("0.4")
+        answered(seen, QUESTIONS[0], max_tokens="60")
+        endless(seen, "Tell me a long story about a book that was lost.", max_tokens="4000")
+        request = seen.page.locator("#request-list li")
+        expect(request.first.locator(".state")).to_have_text("decoding")
+        request.nth(1).locator("summary").click()
+        expect(seen.page.locator("#tree g")).not_to_have_count(0)
+        seen.page.locator("#tree g").first.hover()
+        picture = with_palette(seen.page.screenshot())
+        (Path(SCREENSHOTS) / "page.png").write_bytes(picture)
+        seen.page.get_by_role("button", name="Stop").click()
+        expect(request.first.locator(".state")).to_have_text("aborted")
+        seen.excuse("net::ERR_ABORTED")
