@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -173,6 +174,27 @@ def test_the_page_has_no_fault_and_can_be_used_by_all(
         assert [(one["id"], one["nodes"]) for one in found["violations"]] == []
         assert len(found["passes"]) > 20
         assert seen.asked == ["/bench.html"]
+
+
+def test_the_commands_of_the_docs_page_work_as_pasted(tiny_server: Target, tmp_path: Path) -> None:
+    page = (ROOT / "docs/bench.md").read_text()
+    (block,) = re.findall(r"```sh\n(.*?)```", page, flags=re.S)
+    assert block.count("http://127.0.0.1:8000") == 1
+    block = block.replace("http://127.0.0.1:8000", tiny_server.base_url)
+    here = f"{shlex.quote(sys.executable)} -m gateway.cli "
+    done = subprocess.run(
+        ["sh", "-ec", re.sub(r"^radixgate ", here, block, flags=re.M)],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=True,
+    )
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run.html", "run.json", "run.md"]
+    assert "SLO       ttft=500ms,tpot=50ms" in done.stdout
+    assert re.search(r"^4 clients +B: \S+ / A: \S+ +1\.00", done.stdout, flags=re.M)
+    assert "one run with several --url" in done.stderr
 
 
 @needs_model
