@@ -14,6 +14,7 @@ from planning.errors import PlanError
 from planning.machine import Assumptions, CpuRates, Machine, machine_of, machine_of_cpu
 from planning.model_facts import ModelFacts
 from runtime.calibration_messages import Calibration, CalibrationShape
+from runtime.worker_process import environment
 
 _CALIBRATION_TIMEOUT_S = 300
 _TENSOR_PARALLEL = (1, 2, 4, 8)
@@ -63,28 +64,30 @@ def calibrate(found: FoundModel) -> Calibration:
         ffn_size=facts.ffn_size,
         weight_bits=found.packed.bits if found.packed is not None else 8,
     )
-    command = [
-        sys.executable,
-        "-P",
-        "-m",
-        "runtime.calibration",
-        msgspec.json.encode(shape).decode(),
-    ]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    return measure_cpu(shape)
+
+
+def measure_cpu(shape: CalibrationShape) -> Calibration:
+    """In a process of its own, which loads torch. Raises: PlanError."""
+    given = msgspec.json.encode(shape).decode()
     try:
         done = subprocess.run(
-            command,
+            (sys.executable, "-P", "-m", "runtime.calibration", given),
             capture_output=True,
             text=True,
             timeout=_CALIBRATION_TIMEOUT_S,
             check=False,
-            env=environment,
+            env=environment(),
         )
-        return msgspec.json.decode(done.stdout, type=Calibration)
     except subprocess.TimeoutExpired:
         raise PlanError(f"measuring took more than {_CALIBRATION_TIMEOUT_S} s") from None
-    except (OSError, msgspec.MsgspecError):
-        lines = done.stderr.strip().splitlines() or ["it ended without a result"]
+    except OSError as error:
+        reason = error.strerror or error
+        raise PlanError(f"this machine could not be measured: {reason}") from None
+    try:
+        return msgspec.json.decode(done.stdout, type=Calibration)
+    except msgspec.MsgspecError:
+        lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
         raise PlanError(f"this machine could not be measured: {lines[-1][:200]}") from None
 
 

@@ -25,7 +25,7 @@ from planning.step_time import ServedModel, StepTime
 from planning.workload import Workload
 
 _MAX_ROWS = 1 << 20
-_NUM_HALVINGS = 50
+_NUM_HALVINGS = 44
 
 
 @dataclass(frozen=True, slots=True)
