@@ -26,6 +26,12 @@ def test_an_answer_fits_or_not(text: str, is_valid: bool) -> None:
     assert [judge.is_valid(text, PERSON) for _ in range(2)] == [is_valid] * 2
 
 
+def test_what_no_json_has_is_no_number() -> None:
+    judge = AnswerJudge()
+    assert judge.is_valid('{"price": 1e3}', {"properties": {"price": {"type": "number"}}})
+    assert not judge.is_valid('{"price": NaN}', {"properties": {"price": {"type": "number"}}})
+
+
 @pytest.mark.parametrize(
     "schema", [{"type": 5}, "text", {"$ref": "#/nowhere"}, {"$ref": "http://127.0.0.1:9/x"}]
 )

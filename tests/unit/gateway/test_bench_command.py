@@ -134,6 +134,14 @@ async def test_flags_bound_clients_and_requests_and_choose_seed_and_model(
     assert seen.bodies[-1]["messages"][0]["content"] != words
 
 
+async def test_there_are_no_more_clients_than_a_file_has_conversations(
+    tmp_path: Path, url: str
+) -> None:
+    _, run = await bench(tmp_path, CHATS, "--url", url, "--concurrency", "50", "--requests", "3")
+    assert run is not None
+    assert run.series[0].level.concurrency == 3
+
+
 async def test_the_key_comes_from_the_environment(
     tmp_path: Path, url: str, seen: Seen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
