@@ -63,19 +63,41 @@ def _plan(options: argparse.Namespace) -> None:
     _print([*plan_lines(plan), "", *_assumption_lines(options, plan, assumed, calibration)])
 
 
+_SIZES = (
+    "params", "layers", "hidden", "heads", "kv_heads", "head_dim", "vocab", "tied", "window",
+    "context", "experts", "experts_used", "expert_ffn",
+)  # fmt: skip
+_FIGURES = ("memory_gb", "bandwidth_gbs", "tflops")
+_OTHER_FIGURES = ("tflops_8bit", "link_gbs")
+_GPU_ONLY = (
+    "gpus", "tensor_parallel", "compute_bits", "weight_bits", "drop_windows",
+    "bandwidth_efficiency", "flop_efficiency",
+)  # fmt: skip
+
+
 def _check_flags(options: argparse.Namespace) -> None:
-    by_figures = (options.memory_gb, options.bandwidth_gbs, options.tflops)
-    ways = [options.gpu is not None, any(by_figures), options.cpu]
+    """Every flag counts or is refused. Raises: UnusableFlags."""
+
+    def given(names: tuple[str, ...]) -> list[str]:
+        return [f"--{name.replace('_', '-')}" for name in names if getattr(options, name)]
+
+    ways = [options.gpu is not None, bool(given(_FIGURES)), options.cpu]
     if sum(ways) != 1:
         raise UnusableFlags(
             "name one device: --gpu NAME, --memory-gb with --bandwidth-gbs and --tflops, or --cpu"
         )
-    if any(by_figures) and not all(by_figures):
+    if given(_FIGURES) and len(given(_FIGURES)) < len(_FIGURES):
         raise UnusableFlags("--memory-gb, --bandwidth-gbs and --tflops belong together")
+    refused = [] if given(_FIGURES) else given(_OTHER_FIGURES)
+    refused += given(_SIZES) if options.model is not None else []
+    refused += given(_GPU_ONLY) if options.cpu else []
+    if options.cpu and options.kv_dtype != "bfloat16":
+        refused.append("--kv-dtype")
+    if refused:
+        what = "--cpu" if options.cpu else "--model" if options.model else "--gpu"
+        raise UnusableFlags(f"{', '.join(refused)} cannot be given with {what}")
     if options.users is not None and options.rate is not None:
         raise UnusableFlags("--users and --rate exclude each other")
-    if options.cpu and (options.gpus or 1) * (options.tensor_parallel or 1) > 1:
-        raise UnusableFlags("--cpu is one machine: no --gpus, no --tensor-parallel")
     shares = (options.memory_share, options.bandwidth_efficiency, options.flop_efficiency)
     if any(share is not None and share > 1 for share in shares):
         raise UnusableFlags("shares and efficiencies are at most 1")
