@@ -170,6 +170,23 @@ def test_each_preemption_is_followed_by_a_wait_and_a_resumption() -> None:
     assert decode.attributes[names.ATTR_PREEMPTIONS] == bench.stats.preemptions
 
 
+def test_a_place_that_goes_to_another_tenant_is_given_up_for_fairness() -> None:
+    bench = EngineHarness(max_running=4)
+    for number in range(6):
+        bench.submit(make_submit(f"a{number}", [number] * 40, max_tokens=60, tenant="a"))
+        bench.step()
+    bench.submit(make_submit("b", [9] * 40, max_tokens=3, tenant="b"))
+    bench.run()
+    reasons = [
+        phase.attributes[names.ATTR_PREEMPTION_REASON]
+        for answer in bench.answers.values()
+        for phase in answer.phases
+        if phase.name == names.EVENT_PREEMPTED
+    ]
+    assert reasons == ["fairness"] * bench.stats.fair_preemptions
+    assert bench.stats.fair_preemptions > 0
+
+
 def test_a_request_says_how_many_waited_when_it_joined() -> None:
     bench = EngineHarness(max_running=1)
     for number in range(4):

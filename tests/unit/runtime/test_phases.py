@@ -97,12 +97,12 @@ def test_a_clock_set_back_gives_a_phase_of_no_length() -> None:
 def test_gaps_count_for_each_token_that_came_after_them() -> None:
     log = PhaseLog(0, queued_since_ns=None)
     log.decoded(0, num_tokens=1)
-    log.decoded(10_000_000, num_tokens=1)
-    log.decoded(50_000_000, num_tokens=4)
+    log.decoded(50_000_000, num_tokens=5)
     log.decoded(150_000_000, num_tokens=1)
-    log.end(150_000_000, num_recomputed=0)
+    log.decoded(250_000_000, num_tokens=1)
+    log.end(250_000_000, num_recomputed=0)
     (decode,) = log.take()
-    # gaps of 10, 10, 10, 10, 10 and 100 ms; the first token is no gap's end
+    # five gaps of 10 ms and two of 100; the first token is no gap's end
     assert decode.attributes[names.ATTR_TPOT_P50_MS] == pytest.approx(10, rel=1 / 64)
     assert decode.attributes[names.ATTR_TPOT_P99_MS] == pytest.approx(100, rel=1 / 64)
 
