@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gateway.bench_flags import price, slo_of
+from gateway.bench_flags import OptionError, price, slo_of
 from gateway.cache_picture import harmless
 from telemetry.bench_json import BenchFileError, decode_run, encode_run
 
@@ -60,11 +60,19 @@ def add_report_commands(parser: argparse.ArgumentParser) -> None:
 
 
 def check_outputs(options: argparse.Namespace) -> None:
-    """A path that cannot be written is told before the work, not after it. Raises: OSError."""
+    """A path that cannot be written is told before the work, not after it, and so is one that would
+    be written twice or over the file that is read. Raises: OSError, OptionError."""
+    source: Path | None = getattr(options, "file", None)
+    taken = {} if source is None else {source.resolve(): "the file that is read"}
     for name in ("json_out", "markdown_out", "html_out"):
         path: Path | None = getattr(options, name, None)
-        if path is not None:
-            path.touch()
+        if path is None:
+            continue
+        flag = f"--{name.replace('_', '-')}"
+        path.touch()
+        if (other := taken.get(path.resolve())) is not None:
+            raise OptionError(f"{flag}: {path} is already {other}")
+        taken[path.resolve()] = f"that of {flag}"
 
 
 def write_reports(run: "BenchRun", options: argparse.Namespace) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.bench_flags import OptionError
 from gateway.bench_reports import (
     add_output_flags,
     add_report_commands,
@@ -122,6 +123,16 @@ def test_a_path_that_cannot_be_written_is_known_before_the_work(tmp_path: Path) 
     for flag in ("--json-out", "--markdown-out", "--html-out"):
         with pytest.raises(FileNotFoundError):
             check_outputs(parsed(flag, tmp_path / "none" / "out"))
+
+
+def test_no_file_is_written_over_another(tmp_path: Path) -> None:
+    path = written(tmp_path, "a.json")
+    with pytest.raises(OptionError, match="--html-out: .* is already the file that is read"):
+        run_report_command(parsed("report", path, "--html-out", path))
+    assert path.read_bytes() == encode_run(RUN)
+    same = tmp_path / "b"
+    with pytest.raises(OptionError, match="--html-out: .* is already that of --markdown-out"):
+        check_outputs(parsed("--markdown-out", same, "--html-out", same))
 
 
 def test_what_a_terminal_would_obey_is_shown_instead(
