@@ -216,7 +216,7 @@ class Stack:
             if path == mount.target or path.startswith(f"{mount.target}/"):
                 return self._source(mount.source) / path[len(mount.target) :].lstrip("/")
         if path.startswith("/run/secrets/"):
-            return self._folder / self._secret_files[path.removeprefix("/run/secrets/")]
+            return self._folder / str(self._secret_files[path.removeprefix("/run/secrets/")])
         if path.startswith(_IMAGE):
             return ROOT / "deploy" / path.removeprefix(f"{_IMAGE}/")
         # What exists here already, such as the path of a model, is no path of a container.
