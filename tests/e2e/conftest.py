@@ -4,9 +4,13 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import Browser, expect
 
 from tests.conformance.target import Target
+from tests.e2e.browser import Watched, chromium, watched
+from tests.e2e.page_playground import ADMIN_KEY, USER_KEY
 from tests.e2e.server_process import running, serving
+from tests.key_files import key_file
 from tests.model_file import default_model_path
 from tests.tiny_model import write_tiny_model
 
@@ -60,3 +64,28 @@ def tiny_server(tiny_model: Path) -> Iterator[Target]:
     """The tiny random model, many times as fast."""
     with serving(*EXACT, model=str(tiny_model)) as (_, target):
         yield target
+
+
+@pytest.fixture(scope="session")
+def keyed_server(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    """A server with an admin's key and a user's, for the tests of the page alone."""
+    keys = {ADMIN_KEY: {"tenant": "ops", "role": "admin"}, USER_KEY: {"tenant": "team"}}
+    file = key_file(tmp_path_factory.mktemp("keys"), keys)
+    with serving(*EXACT, model=str(tiny_model), key_file=str(file)) as (_, target):
+        yield target
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Not for longer than a module, as asynchronous tests cannot run beside it."""
+    with chromium() as started:
+        yield started
+
+
+@pytest.fixture
+def ui(browser: Browser, keyed_server: Target) -> Iterator[Watched]:
+    """The page, opened by an admin, with everything there."""
+    with watched(browser, keyed_server.base_url, key=ADMIN_KEY) as seen:
+        seen.open()
+        expect(seen.page.locator("#model option")).to_have_count(1)
+        yield seen
