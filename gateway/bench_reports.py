@@ -76,7 +76,8 @@ def check_outputs(options: argparse.Namespace) -> None:
 
 
 def write_reports(run: "BenchRun", options: argparse.Namespace) -> None:
-    """The lines on standard output and the files that the flags name. Raises: OSError."""
+    """The files that the flags name, and the lines on standard output: what cannot be written
+    takes nothing else with it. Raises: OSError, after the rest is done."""
     # Imported here and below: every command of radixgate reads the flags of this module.
     from telemetry.bench_html import html_of
     from telemetry.bench_markdown import markdown_of
@@ -84,13 +85,22 @@ def write_reports(run: "BenchRun", options: argparse.Namespace) -> None:
     from telemetry.bench_text import report_lines
 
     report = BenchReport.of(run)
-    if (path := getattr(options, "json_out", None)) is not None:
-        path.write_bytes(encode_run(run))
-    if (path := getattr(options, "markdown_out", None)) is not None:
-        path.write_text(markdown_of(report), encoding="utf-8")
-    if (path := getattr(options, "html_out", None)) is not None:
-        path.write_text(html_of(report), encoding="utf-8")
+    contents = {
+        "json_out": lambda: encode_run(run),
+        "markdown_out": lambda: markdown_of(report).encode(),
+        "html_out": lambda: html_of(report).encode(),
+    }
+    failures: list[OSError] = []
+    for name, content in contents.items():
+        path: Path | None = getattr(options, name, None)
+        if path is not None:
+            try:
+                path.write_bytes(content())
+            except OSError as error:
+                failures.append(error)
     _print(report_lines(report, width=_width()))
+    for failure in failures:
+        raise failure
 
 
 def run_report_command(options: argparse.Namespace) -> int:

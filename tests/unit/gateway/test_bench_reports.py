@@ -125,6 +125,17 @@ def test_a_path_that_cannot_be_written_is_known_before_the_work(tmp_path: Path) 
             check_outputs(parsed(flag, tmp_path / "none" / "out"))
 
 
+def test_what_cannot_be_written_takes_nothing_else_with_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "page.html"
+    options = parsed("--json-out", tmp_path, "--html-out", page)
+    with pytest.raises(IsADirectoryError):
+        write_reports(RUN, options)
+    assert page.read_text() == html_of(BenchReport.of(RUN))
+    assert "TTFT p50 / p95 / p99 ms" in capsys.readouterr().out
+
+
 def test_no_file_is_written_over_another(tmp_path: Path) -> None:
     path = written(tmp_path, "a.json")
     with pytest.raises(OptionError, match="--html-out: .* is already the file that is read"):
