@@ -5,7 +5,7 @@
 import argparse
 import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -85,7 +85,7 @@ def write_reports(run: "BenchRun", options: argparse.Namespace) -> None:
     from telemetry.bench_text import report_lines
 
     report = BenchReport.of(run)
-    contents = {
+    contents: dict[str, Callable[[], bytes]] = {
         "json_out": lambda: encode_run(run),
         "markdown_out": lambda: markdown_of(report).encode(),
         "html_out": lambda: html_of(report).encode(),
