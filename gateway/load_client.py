@@ -148,7 +148,6 @@ async def play(
 def _no_collection() -> Iterator[None]:
     """A search for cycles takes tens of milliseconds where so much is kept."""
     was_enabled = gc.isenabled()
-    gc.collect()
     gc.disable()
     try:
         yield
