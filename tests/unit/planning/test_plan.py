@@ -157,6 +157,13 @@ def test_the_change_that_is_proposed_needs_fewer_gpus_or_holds_more() -> None:
     assert "bits" in change.what
 
 
+def test_a_change_that_hardly_helps_is_not_proposed() -> None:
+    question = question_of(users=None, rate=30.0, sizes=(1,), work=Workload(8000, 2))
+    plan = make_plan(question)
+    assert plan.layout.limit == "compute"
+    assert plan.best_change is None
+
+
 def test_no_change_of_formats_is_proposed_where_there_is_no_choice() -> None:
     question = replace(question_of(), may_change_formats=False)
     assert make_plan(question).best_change is None
