@@ -15,6 +15,8 @@ from planning.step_time import ServedModel
 from planning.weights import WeightBytes, weight_bytes
 from planning.workload import Demand, Workload
 
+_MIN_GAIN = 1.1  # what a GPU must take more for a change to be worth a line
+
 
 @dataclass(frozen=True, slots=True)
 class Question:
@@ -229,6 +231,9 @@ def _best_change(question: Question, layout: Layout) -> Change | None:
             continue
         found.append(Change(what, better.num_gpus, better.per_gpu))
     best = min(found, key=lambda change: (change.num_gpus, -change.per_gpu), default=None)
-    if best is None or (best.num_gpus, -best.per_gpu) >= (layout.num_gpus, -layout.per_gpu * 1.05):
+    if best is None or (best.num_gpus, -best.per_gpu) >= (
+        layout.num_gpus,
+        -layout.per_gpu * _MIN_GAIN,
+    ):
         return None
     return best
