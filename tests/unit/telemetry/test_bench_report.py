@@ -145,6 +145,7 @@ def test_the_numbers_of_the_page_are_those_of_the_file() -> None:
     figures = json.loads(encode_run(run))["figures"]
     rows = page_of(run).findall(f".//{HTML}section/{HTML}div/{HTML}table/{HTML}tbody/{HTML}tr")
     names = list(overview(BenchReport.of(run)).head)
+    assert len(rows) == len(figures) + 2
     for row, found in zip(rows, figures, strict=False):
         values = [[float(one.attrib["value"]) for one in cell.iter(f"{HTML}data")] for cell in row]
         shown = dict(zip(names, values, strict=True))
