@@ -16,7 +16,7 @@ from tests.bench_run_samples import runs
 
 HTML = "{http://www.w3.org/1999/xhtml}"
 SVG = "{http://www.w3.org/2000/svg}"
-MANY = settings(max_examples=40, derandomize=True, deadline=None)
+MANY = settings(max_examples=25, derandomize=True, deadline=None)
 
 
 @given(run=runs())

@@ -161,6 +161,14 @@ def test_the_numbers_of_the_page_are_those_of_the_file() -> None:
         assert shown["hit rate"] == pytest.approx([found["hit_rate"] * 100], rel=1e-5)
 
 
+def test_the_page_says_how_it_was_measured() -> None:
+    page = page_of(two_servers_at_two_loads())
+    assert [one.text for one in page.iter(f"{HTML}pre")] == ["radixgate bench --workload chat"]
+    said = {"".join(one.itertext()) for one in page.iter(f"{HTML}dd")}
+    assert {"a processor, 2 processors, Linux", "theirs: tiny at http://theirs/v1"} <= said
+    assert "".join(page.itertext()).count("prompts of 40 tokens") == 2
+
+
 def titles(page: ET.Element) -> list[str]:
     return [str(one.text).partition(":")[0] for one in page.iter(f"{HTML}h3")]
 
