@@ -13,7 +13,7 @@ from gateway.parameter_table import Endpoint
 from gateway.routes.cache import CACHE, EXPLAIN, MAX_NODES
 from gateway.routes.render import APPLY_TEMPLATE, RENDER
 from gateway.routes.responses import MAX_PAGE_LEN
-from gateway.routes.ui import UI, UI_DATA
+from gateway.routes.ui import MAX_NUMBER, UI, UI_DATA
 from gateway.schemas.cache_response import (
     CacheExplanation,
     CacheExplanations,
@@ -136,7 +136,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("get", UI, "A page to look at", "text/html", needs_key=False),
     Operation(
         "get", UI_DATA, "What it does now, and what it did lately", LiveState,
-        query={"since": {"type": "integer", "minimum": 0}},
+        query={"since": {"type": "integer", "minimum": 0, "maximum": MAX_NUMBER}},
     ),
     Operation("get", "/openapi.json", "This document", "application/json"),
 )  # fmt: skip

@@ -18,6 +18,7 @@ from gateway.request_context import request_context
 UI = "/ui"
 UI_DATA = "/ui/data"
 _MAX_DIGITS = 15
+MAX_NUMBER = 10**_MAX_DIGITS - 1
 
 
 def ui_router(report: LiveReport, page: Page) -> APIRouter:
@@ -44,5 +45,7 @@ def _since(given: str | None) -> int:
     if given is None:
         return 0
     if not (given.isascii() and given.isdecimal() and len(given) <= _MAX_DIGITS):
-        raise InvalidRequest("Invalid value for 'since': it is a number.", param="since")
+        raise InvalidRequest(
+            f"Invalid value for 'since': it is a number from 0 to {MAX_NUMBER}.", param="since"
+        )
     return int(given)
