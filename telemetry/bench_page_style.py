@@ -30,7 +30,7 @@ dt { color: var(--soft); flex: 0 0 5rem; } dd { margin: 0; overflow-wrap: anywhe
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .85rem; font-variant-numeric: tabular-nums; }
 caption { text-align: left; color: var(--soft); padding-bottom: .3rem; }
-th, td { padding: .25rem .6rem; border-bottom: 1px solid var(--rule); text-align: right;
+th, td { padding: .25rem .45rem; border-bottom: 1px solid var(--rule); text-align: right;
   white-space: nowrap; }
 th { font-weight: 600; white-space: normal; vertical-align: bottom; }
 th[scope=row], th.name { text-align: left; white-space: nowrap; }
