@@ -13,9 +13,10 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 # What a base image would be changed by: here such programs must be there already.
 SYSTEM_COMMANDS = ("apt-get", "groupadd", "useradd")
@@ -23,6 +24,8 @@ _CONTINUED = re.compile(r"\\\n(?:[ \t]*#.*\n)*")
 _VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}|\$(\w+)")
 _KEPT = ("LANG", "TMPDIR", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
 _STEP_S = 1800.0
+
+How = Literal["done", "left out", "replaced"]
 
 
 class StepError(Exception):
@@ -63,7 +66,7 @@ class StepTime:
     stage: str
     step: str
     seconds: float
-    is_left_out: bool
+    how: How
 
 
 def read(text: str) -> list[Instruction]:
@@ -79,16 +82,24 @@ def read(text: str) -> list[Instruction]:
 
 
 class ImageBuild:
-    """Does the steps of `dockerfile` under `folder`. `arguments` are build arguments."""
+    """Does the steps of `dockerfile` under `folder`. `arguments` are build arguments. `replaced`: a
+    text that is in a RUN, and the command that is run instead of it."""
 
     def __init__(
-        self, dockerfile: Path, context: Path, folder: Path, *, arguments: dict[str, str]
+        self,
+        dockerfile: Path,
+        context: Path,
+        folder: Path,
+        *,
+        arguments: Mapping[str, str],
+        replaced: Mapping[str, str] | None = None,
     ) -> None:
         self._instructions = read(dockerfile.read_text())
         self._context = context
         self._folder = folder
         self._root = folder / "root"
         self._arguments = {**arguments, "ROOT": str(self._root)}
+        self._replaced = dict(replaced or {})
         self._stages: dict[str, Stage] = {}
         self._globals: dict[str, str] = {}
         self.times: list[StepTime] = []
@@ -105,11 +116,11 @@ class ImageBuild:
                 self._declare(instruction.text, self._globals)
             else:
                 started = time.monotonic()
-                is_done = self._step(instruction, stage)
+                how = self._step(instruction, stage)
                 seconds = time.monotonic() - started
                 if instruction.word in ("RUN", "COPY"):
                     shown = f"{instruction.word} {instruction.text}"
-                    self.times.append(StepTime(stage.name, shown, seconds, not is_done))
+                    self.times.append(StepTime(stage.name, shown, seconds, how))
         assert stage is not None
         return stage
 
@@ -137,8 +148,7 @@ class ImageBuild:
                 (folder / "chown").chmod(0o755)
         return folder
 
-    def _step(self, instruction: Instruction, stage: Stage) -> bool:
-        """Whether it was done, not left out."""
+    def _step(self, instruction: Instruction, stage: Stage) -> How:
         word, text = instruction.word, instruction.text
         if word == "RUN":
             return self._do_run(text, stage)
@@ -155,16 +165,17 @@ class ImageBuild:
             Path(stage.workdir).mkdir(parents=True, exist_ok=True)
         else:
             stage.settled[word] = text
-        return True
+        return "done"
 
     def _declare(self, text: str, variables: dict[str, str]) -> None:
         name, _, default = text.partition("=")
         variables[name] = self._arguments.get(name, self._globals.get(name, default))
 
-    def _do_run(self, text: str, stage: Stage) -> bool:
-        command = re.sub(r"^(?:--\w+=\S+\s+)+", "", text)
+    def _do_run(self, text: str, stage: Stage) -> How:
+        instead = [command for part, command in self._replaced.items() if part in text]
+        command = instead[0] if instead else re.sub(r"^(?:--\w+=\S+\s+)+", "", text)
         if command.split()[0] in SYSTEM_COMMANDS:
-            return False
+            return "left out"
         kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
         pip = {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
         done = subprocess.run(
@@ -177,7 +188,7 @@ class ImageBuild:
         )
         if done.returncode:
             raise StepError(f"{stage.name}: RUN {command}\n{(done.stdout + done.stderr)[-3000:]}")
-        return True
+        return "replaced" if instead else "done"
 
     def _do_copy(self, text: str, stage: Stage) -> None:
         words = shlex.split(_expanded(text, stage.variables))

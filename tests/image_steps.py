@@ -40,7 +40,7 @@ def make_context(folder: Path) -> Path:
 def build(folder: Path) -> tuple[Stage, list[StepTime]]:
     """The final stage. Raises: StepError."""
     context = make_context(folder / "context")
-    # Where a packet registry of one's own has torch's CPU build, pip finds it there.
+    # Without one pip looks where it always does: some registries have torch's CPU build.
     index = os.environ.get("TORCH_INDEX", "")
     image = ImageBuild(
         ROOT / "Dockerfile", context, folder, arguments={"TORCH": "cpu", "TORCH_INDEX": index}
@@ -132,7 +132,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def print_steps(times: Sequence[StepTime]) -> None:
     for one in times:
-        done = "left out" if one.is_left_out else f"{one.seconds:6.1f} s"
+        done = f"{one.seconds:6.1f} s" if one.how == "done" else one.how
         print(f"{one.stage:8} {done:>9}  {one.step[:90]}")  # noqa: T201
     print(f"{'all':8} {sum(one.seconds for one in times):7.1f} s")  # noqa: T201
 

@@ -138,7 +138,7 @@ def test_a_later_stage_has_what_it_copies_and_nothing_else(tmp_path: Path) -> No
     assert files == ["etc/text"]
     assert (last.root / "etc/text").read_text() == "two words given\n"
     assert last.words("CMD") == ["cat", "text"]
-    assert [one.is_left_out for one in image.times] == [True, False, False, False]
+    assert [one.how for one in image.times] == ["left out", "done", "done", "done"]
 
 
 def test_a_step_that_fails_ends_the_build_with_what_it_said(tmp_path: Path) -> None:
