@@ -96,6 +96,9 @@ class TokenSource:
         self.emitted_ns.append(time.monotonic_ns())
         return outputs
 
+    def take_recorded(self) -> None:
+        """No step of it is."""
+
     def has_work(self) -> bool:
         return bool(self._admissions) or self._is_due()
 

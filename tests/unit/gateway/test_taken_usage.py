@@ -1,4 +1,4 @@
-"""What a run says of its tokens: by tier, forced ones, and where it ended before it was complete."""
+"""What a run says of its tokens: by tier, forced ones, and where it ended early."""
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing
@@ -11,7 +11,15 @@ from gateway.errors import GatewayError
 from gateway.generation import Completed, GenerationRequest, TextDelta, TextPrompt, Usage
 from gateway.token_generator import TokenGenerator
 from gateway.tokenizer import Tokenizer
-from runtime.messages import EngineFault, ErrorCode, Phase, Sampling, Submit, TokenEvent
+from runtime.messages import (
+    AttributeValue,
+    EngineFault,
+    ErrorCode,
+    Phase,
+    Sampling,
+    Submit,
+    TokenEvent,
+)
 from telemetry import names
 from tests.byte_tokenizer import byte_assets
 from tests.fake_constraint_probe import FakeConstraintProbe
@@ -40,7 +48,7 @@ class TieredEngine(FakeTokenEngine):
 
 
 def fetch(tier: str, decision: str, num_tokens: int) -> Phase:
-    attributes = {
+    attributes: dict[str, AttributeValue] = {
         names.ATTR_CACHE_TIER: tier,
         names.ATTR_FETCH_DECISION: decision,
         names.ATTR_FETCH_TOKENS: num_tokens,
@@ -78,8 +86,7 @@ async def taken(
             num_deltas += isinstance(event, TextDelta)
             if max_deltas is not None and num_deltas >= max_deltas:
                 break
-    (usage,) = request.usage_log or [None]
-    return usage
+    return request.usage_log[0] if request.usage_log else None
 
 
 async def test_usage_says_what_was_forced_and_which_tier_had_what_was_cached() -> None:
