@@ -186,6 +186,19 @@ def test_messages_without_a_password_are_seen_by_who_has_to_do_with_them_only() 
     assert on_engine == {"gateway", *RUNTIMES, "redis", "redis-cache"}
 
 
+def test_prometheus_finds_a_gateway_on_one_network_only() -> None:
+    assert STACK["prometheus"].networks & STACK["gateway"].networks == {"telemetry"}
+
+
+def test_every_variable_that_compose_fills_in_is_documented_with_its_default() -> None:
+    filled = re.findall(r"\$\{(\w+)(?::-([^}]*))?\}", COMPOSE_FILE.read_text())
+    table = (ROOT / "docs/deploy.md").read_text().split("## Settings")[1].split("\n## ")[0]
+    assert len(filled) > 15
+    for name, default in filled:
+        (row,) = [line for line in table.splitlines() if f"`{name}`" in line.partition(" | ")[0]]
+        assert not default or f"`{default}`" in row, (name, default)
+
+
 def test_each_profile_has_one_runtime_and_the_default_is_the_processor() -> None:
     with_profiles = {name: service.profiles for name, service in STACK.items() if service.profiles}
     assert with_profiles == {"runtime": ("cpu",), "runtime-gpu": ("gpu",)}
