@@ -30,9 +30,11 @@ from tests.otlp_receiver import closed_port
 MIN_RATIO = 0.98
 DEAD = "dead"
 COLLECTORS = ("live", DEAD, "slow", "refusing")
-# Longer than the exporting thread sleeps between two batches that are not full.
-_SETTLED_S = 7.0
-_SETTLES_WITHIN_S = 60.0
+# SERVER, model, tokenize, queue, cache.match, prefill and decode; prompts in chunks have more.
+MIN_SPANS_EACH = 7
+# Longer than the exporting thread sleeps between two batches, and than it tries to send one.
+_SETTLED_S = 15.0
+_SETTLES_WITHIN_S = 180.0
 _POLL_S = 0.5
 _END_S = 10.0
 _MS = 1e3
@@ -104,13 +106,14 @@ class SpanCount:
     dropped: int
     received: int
 
-    def is_right(self, collector: str) -> bool:
-        """Whether all arrived, or all that did not are counted."""
-        if self.exported != self.received:
+    def is_right(self, collector: str, num_requests: int) -> bool:
+        """Whether all arrived, or all that did not are counted. A slow collector may keep up."""
+        is_complete = self.exported + self.dropped >= MIN_SPANS_EACH * num_requests
+        if self.exported != self.received or not is_complete:
             return False
         if collector == "live":
-            return self.dropped == 0 < self.exported
-        return self.dropped > 0 and (collector == "slow") == (self.exported > 0)
+            return self.dropped == 0
+        return collector == "slow" or self.exported == 0
 
     def describe(self, num_requests: int) -> str:
         num_spans = self.exported + self.dropped
@@ -261,7 +264,7 @@ async def measure(options: argparse.Namespace) -> bool:
         f"{options.collector} collector: throughput {cost.ratio:.3f} of that without traces, the"
         f" target is {MIN_RATIO}; {cost.gateway_ms:+.2f} ms of the gateway for each request"
     )
-    return cost.ratio >= MIN_RATIO and spans.is_right(options.collector)
+    return cost.ratio >= MIN_RATIO and spans.is_right(options.collector, num_requests)
 
 
 def _parser() -> argparse.ArgumentParser:

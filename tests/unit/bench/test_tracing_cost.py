@@ -36,23 +36,25 @@ def test_the_cost_is_of_medians_so_that_one_bad_turn_says_nothing() -> None:
 @pytest.mark.parametrize(
     ("collector", "exported", "dropped", "received", "is_right"),
     [
-        ("live", 8, 0, 8, True),
-        ("live", 8, 1, 8, False),
-        ("live", 8, 0, 7, False),
-        ("live", 0, 0, 0, False),
-        ("dead", 0, 8, 0, True),
-        ("dead", 0, 0, 0, False),
-        ("refusing", 0, 8, 0, True),
-        ("refusing", 1, 7, 1, False),
-        ("slow", 4, 4, 4, True),
-        ("slow", 4, 4, 5, False),
-        ("slow", 0, 8, 0, False),
+        ("live", 16, 0, 16, True),
+        ("live", 16, 1, 16, False),
+        ("live", 16, 0, 15, False),
+        ("live", 13, 0, 13, False),
+        ("dead", 0, 16, 0, True),
+        ("dead", 0, 13, 0, False),
+        ("refusing", 0, 16, 0, True),
+        ("refusing", 1, 15, 1, False),
+        ("slow", 8, 8, 8, True),
+        ("slow", 16, 0, 16, True),
+        ("slow", 8, 8, 9, False),
+        ("slow", 8, 4, 8, False),
     ],
 )
 def test_every_span_must_have_arrived_or_be_counted(
     collector: str, exported: int, dropped: int, received: int, is_right: bool
 ) -> None:
-    assert SpanCount(exported, dropped, received).is_right(collector) is is_right
+    count = SpanCount(exported, dropped, received)
+    assert count.is_right(collector, num_requests=2) is is_right
 
 
 def encoded(num_spans: int) -> bytes:
