@@ -125,17 +125,20 @@ class EngineSupervisor:
     def state(self) -> EngineState:
         if self._end_state is not None:
             return self._end_state
-        if self._remote is not None and self._remote.state is EngineState.READY:
+        remote = self._remote  # once: another thread may ask while the loop replaces it
+        if remote is not None and remote.state is EngineState.READY:
             return EngineState.READY
         return EngineState.STARTING if self._info is None else EngineState.DEAD
 
     @property
     def info(self) -> EngineInfo | None:
-        return self._info if self._remote is None else self._remote.info or self._info
+        remote = self._remote
+        return self._info if remote is None else remote.info or self._info
 
     @property
     def stats(self) -> EngineStats:
-        return EngineStats() if self._remote is None else self._remote.stats
+        remote = self._remote
+        return EngineStats() if remote is None else remote.stats
 
     @property
     def child_pid(self) -> int | None:

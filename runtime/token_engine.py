@@ -24,7 +24,8 @@ class EngineUnavailable(Exception):
 
 
 class TokenEngine(Protocol):
-    """One model served by token ids. All methods belong to the event loop's thread."""
+    """One model served by token ids. All methods belong to the event loop's thread; `state`,
+    `info` and `stats` may be read by any, as a scrape does."""
 
     @property
     def state(self) -> EngineState: ...

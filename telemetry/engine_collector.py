@@ -73,7 +73,7 @@ _GAUGES: tuple[tuple[MetricDefinition, Callable[[EngineStatsLike], int]], ...] =
 
 
 class EngineCollector(Collector):
-    """One engine. Scrapes may come from several threads."""
+    """One engine. Any thread may collect; `read` is called by one at a time."""
 
     def __init__(self, read: ReadStats) -> None:
         self._read = read
@@ -83,15 +83,18 @@ class EngineCollector(Collector):
         self._tiers = TierMetrics()
 
     def collect(self) -> Iterator[Metric]:
-        stats = self._read()
+        with self._lock:
+            # Read here: an older reading that is taken in after a newer one looks like a restart.
+            stats = self._read()
+            if stats is not None:
+                self._advance(stats)
+            totals = dict(self._totals)
+            tiers = list(self._tiers.counters())
         yield family_of(catalog.ENGINE_UP, {(): float(stats is not None)})
         if stats is not None:
-            self._advance(stats)
             yield from _gauges(stats)
         for metric, _ in _COUNTERS:
-            yield family_of(metric, {(): self._totals[metric.name]})
-        with self._lock:
-            tiers = list(self._tiers.counters())
+            yield family_of(metric, {(): totals[metric.name]})
         yield from tiers
 
     def describe(self) -> Iterator[Metric]:
@@ -99,14 +102,13 @@ class EngineCollector(Collector):
         return iter(())
 
     def _advance(self, stats: EngineStatsLike) -> None:
-        with self._lock:
-            for metric, get in _COUNTERS:
-                value = get(stats)
-                last = self._last[metric.name]
-                # Less than before: a new incarnation counted all of it.
-                self._totals[metric.name] += value - last if value >= last else value
-                self._last[metric.name] = value
-            self._tiers.advance(stats.tiers)
+        for metric, get in _COUNTERS:
+            value = get(stats)
+            last = self._last[metric.name]
+            # Less than before: a new incarnation counted all of it.
+            self._totals[metric.name] += value - last if value >= last else value
+            self._last[metric.name] = value
+        self._tiers.advance(stats.tiers)
 
 
 def _gauges(stats: EngineStatsLike) -> Iterator[Metric]:

@@ -1,5 +1,6 @@
 """The exposition: labels, buckets, tokens, exemplars, and engine counters over restarts."""
 
+import threading
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -220,6 +221,26 @@ def test_engine_counters_never_go_back_when_the_engine_restarts() -> None:
         history.append(None if stats is None else EngineStats(preemptions=stats))
         seen.append(samples(metrics)["radixgate_preemptions_total"])
     assert seen == [5, 8, 8, 10, 11]
+
+
+def test_a_reading_that_another_scrape_overtakes_is_no_restart() -> None:
+    """Both a scrape and the export read: the older figures must not be taken in last."""
+    metrics = Metrics()
+    older, newer = EngineStats(preemptions=5), EngineStats(preemptions=8)
+    readings = [older, newer]
+    overtaking = threading.Thread(target=metrics.render)
+
+    def read() -> EngineStats:
+        stats = readings.pop(0) if readings else newer
+        if stats is older:
+            overtaking.start()
+            overtaking.join(0.05)  # it waits its turn
+        return stats
+
+    metrics.set_engine_source(read)
+    metrics.render()
+    overtaking.join()
+    assert samples(metrics)["radixgate_preemptions_total"] == 8
 
 
 def test_a_dead_engine_has_no_gauges_and_says_so() -> None:
