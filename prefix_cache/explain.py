@@ -16,7 +16,9 @@ from prefix_cache.node import Node
 from prefix_cache.packed_tokens import TOKEN_BYTES, pack, unpack
 from prefix_cache.page_keys import page_key, root_key
 
-MissReason = Literal["grows", "differs", "never_seen", "evicted", "other_salt", "other_tenant"]
+# What a request is told; an explanation looks at other namespaces, too.
+OwnMissReason = Literal["grows", "differs", "never_seen", "evicted"]
+MissReason = OwnMissReason | Literal["other_salt", "other_tenant"]
 
 # How far the nearest cached sequence is told.
 MAX_CACHED_IDS = 16
@@ -71,7 +73,7 @@ class CacheExplainer:
             reason = _plain_reason(num_matched, goes_on=bool(cached_ids))
         return Explanation(num_matched, reason, cached_ids, run)
 
-    def reason_of(self, lease: Lease, token_ids: Sequence[int]) -> MissReason | None:
+    def reason_of(self, lease: Lease, token_ids: Sequence[int]) -> OwnMissReason | None:
         """The reason in short, for a lease that was just acquired for these tokens and for whose
         tail nothing was done yet. No other namespace is looked at."""
         limit = len(token_ids) - 1
@@ -153,7 +155,7 @@ def _last_used_child(node: Node) -> Node | None:
     return max(siblings, key=lambda child: child.last_used, default=None)
 
 
-def _plain_reason(num_matched: int, *, goes_on: bool) -> MissReason:
+def _plain_reason(num_matched: int, *, goes_on: bool) -> OwnMissReason:
     if not num_matched:
         return "never_seen"
     return "differs" if goes_on else "grows"

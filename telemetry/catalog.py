@@ -33,9 +33,7 @@ OUTCOMES = ("ok", "aborted", "error", "rejected")
 TIERS = ("device", "host", "disk", "redis")
 TOKEN_KINDS = ("input", "cached_input", "output")
 GOODPUT_RESULTS = ("good", "slow_ttft", "slow_tpot", "failed")
-MISS_REASONS = (
-    *("grows", "differs", "never_seen", "evicted", "other_salt", "other_tenant", "model_changed"),
-)
+MISS_REASONS = ("grows", "differs", "never_seen", "evicted")
 MAX_REASONS = 32
 MAX_TENANTS = 256
 
@@ -76,8 +74,9 @@ MASK_BUCKETS = (
 _ROUTE = Label("route", bound="templates of what is served", attribute="http.route")
 OPERATION = Label("operation", _OPERATIONS, attribute="gen_ai.operation.name")
 MISS_REASON = Label("reason", MISS_REASONS)
-_READ_OUTCOME = Label("outcome", ("ok", "error"))
+_OK_OR_ERROR = Label("outcome", ("ok", "error"))
 _TIER = Label("tier", TIERS)
+_LOWER = Label("tier", TIERS[1:])
 _TENANT = Label("tenant", bound=f"hashes of {MAX_TENANTS}, `other`; `none` without keys")
 _TOKEN_KIND = Label("kind", TOKEN_KINDS)
 _CODE = Label("reason", bound="in code")
@@ -118,7 +117,7 @@ IGNORED = _Metric(
 KEY_FILE_READS = _Metric(
     "radixgate_key_file_reads", "counter",
     "Times that a changed key file was read; after an `error` the old keys stay.", "{read}",
-    (_READ_OUTCOME,),
+    (_OK_OR_ERROR,),
 )  # fmt: skip
 REDIS_FAILURES = _Metric(
     "radixgate_redis_failures", "counter",
@@ -303,56 +302,56 @@ ENGINE_STEPS = _Metric(
 TIER_UP = _Metric(
     "radixgate_cache_tier_up", "gauge",
     "1 while the tier is asked for pages; 0 while a breaker is open or a disk cannot be read.", "",
-    (_TIER,), of_runtime=True,
+    (_LOWER,), of_runtime=True,
 )  # fmt: skip
 TIER_PAGES = _Metric(
     "radixgate_cache_tier_pages", "gauge", "Pages in the tier; of Redis all keys.", "{page}",
-    (_TIER,), of_runtime=True,
+    (_LOWER,), of_runtime=True,
 )  # fmt: skip
 TIER_BYTES = _Metric(
-    "radixgate_cache_tier_bytes", "gauge", "Bytes that the tier takes up.", "By", (_TIER,),
+    "radixgate_cache_tier_bytes", "gauge", "Bytes that the tier takes up.", "By", (_LOWER,),
     of_runtime=True,
 )  # fmt: skip
 TIER_CAPACITY = _Metric(
     "radixgate_cache_tier_capacity_bytes", "gauge",
-    "Bytes that it may take up; absent where that is unknown.", "By", (_TIER,), of_runtime=True,
+    "Bytes that it may take up; absent where that is unknown.", "By", (_LOWER,), of_runtime=True,
 )  # fmt: skip
 TIER_LOOKUPS = _Metric(
     "radixgate_cache_tier_lookups", "counter", "Pages that were looked for.", "{page}",
-    (_TIER, Label("outcome", ("found", "missing"))), of_runtime=True,
+    (_LOWER, Label("outcome", ("found", "missing"))), of_runtime=True,
 )  # fmt: skip
 TIER_PAGES_FETCHED = _Metric(
-    "radixgate_cache_tier_pages_fetched", "counter", "Pages that came back.", "{page}", (_TIER,),
+    "radixgate_cache_tier_pages_fetched", "counter", "Pages that came back.", "{page}", (_LOWER,),
     of_runtime=True,
 )  # fmt: skip
 TIER_PAGES_STORED = _Metric(
-    "radixgate_cache_tier_pages_stored", "counter", "Pages that were written.", "{page}", (_TIER,),
+    "radixgate_cache_tier_pages_stored", "counter", "Pages that were written.", "{page}", (_LOWER,),
     of_runtime=True,
 )  # fmt: skip
 TIER_BYTES_FETCHED = _Metric(
     "radixgate_cache_tier_bytes_fetched", "counter", "Bytes of pages that came back.", "By",
-    (_TIER,), of_runtime=True,
+    (_LOWER,), of_runtime=True,
 )  # fmt: skip
 TIER_BYTES_STORED = _Metric(
     "radixgate_cache_tier_bytes_stored", "counter", "Bytes of pages that were written.", "By",
-    (_TIER,), of_runtime=True,
+    (_LOWER,), of_runtime=True,
 )  # fmt: skip
 TIER_DECLINED = _Metric(
     "radixgate_cache_tier_declined", "counter",
-    "Fetches that computing the pages was cheaper than.", "{fetch}", (_TIER,), of_runtime=True,
+    "Fetches that computing the pages was cheaper than.", "{fetch}", (_LOWER,), of_runtime=True,
 )  # fmt: skip
 TIER_FAILURES = _Metric(
     "radixgate_cache_tier_failures", "counter", "Calls that failed or took too long.", "{call}",
-    (_TIER,), of_runtime=True,
+    (_LOWER,), of_runtime=True,
 )  # fmt: skip
 TIER_OPENINGS = _Metric(
     "radixgate_cache_tier_breaker_openings", "counter",
-    "Times that nothing was asked of it any more for a while.", "{opening}", (_TIER,),
+    "Times that nothing was asked of it any more for a while.", "{opening}", (_LOWER,),
     of_runtime=True,
 )  # fmt: skip
 TIER_REJECTED = _Metric(
     "radixgate_cache_tier_pages_rejected", "counter",
-    "Pages that came back and did not fit exactly: they are computed.", "{page}", (_TIER, _CODE),
+    "Pages that came back and did not fit exactly: they are computed.", "{page}", (_LOWER, _CODE),
     of_runtime=True,
 )  # fmt: skip
 TIER_DROPPED = _Metric(
@@ -360,7 +359,7 @@ TIER_DROPPED = _Metric(
     "Pages that should have been written and were not: `evicted` before their turn, a tier that"
     " was `down`, a `backlog`, `foreign` (torch had a part in them before the native step was"
     " there), `not_ready`, `not_finite`, and the tier's own.",
-    "{page}", (_TIER, _CODE), of_runtime=True,
+    "{page}", (_LOWER, _CODE), of_runtime=True,
 )  # fmt: skip
 
 # Telemetry of itself.
@@ -373,7 +372,7 @@ SPANS_DROPPED = _Metric(
 METRIC_EXPORTS = _Metric(
     "radixgate_metric_exports", "counter",
     "Times that these metrics were sent to a collector, by what came of it.", "{export}",
-    (_READ_OUTCOME,),
+    (_OK_OR_ERROR,),
 )  # fmt: skip
 
 METRICS = tuple(one for one in tuple(globals().values()) if isinstance(one, MetricDefinition))

@@ -12,8 +12,8 @@ OTHER = "other"
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """One label. `values` are all that it has (with OTHER, where `is_bounded`); without any, what
-    bounds it is said in `bound`. `attribute` is what OTLP calls it."""
+    """One label. `values` are all that it has, but for OTHER; without any, `bound` says what bounds
+    it. `attribute` is what OTLP calls it."""
 
     name: str
     values: tuple[str, ...] = ()

@@ -2,9 +2,11 @@
 
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from prefix_cache.explain import OwnMissReason
 from telemetry import catalog
 from telemetry.catalog import METRICS
 from telemetry.catalog_document import BEGIN, END, table
@@ -71,6 +73,10 @@ def test_a_label_knows_its_values_and_no_others() -> None:
     label = Label("kind", ("a", "b"))
     assert [label.admit(value) for value in ("a", "b", "c", "")] == ["a", "b", OTHER, OTHER]
     assert Label("name", bound="few").admit("anything") == "anything"
+
+
+def test_reasons_for_misses_are_those_that_a_request_can_have() -> None:
+    assert get_args(OwnMissReason) == catalog.MISS_REASONS
 
 
 def test_the_catalog_has_every_definition_once() -> None:
