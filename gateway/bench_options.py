@@ -80,6 +80,8 @@ class _Source:
         if name in NAMES:
             return cls._of_name(name, arrival, options, sizes)
         _refuse_sizes(sizes)
+        if not Path(name).exists():
+            raise OptionError(f"--workload {name}: no file, and none of {', '.join(NAMES)}")
         workload = read_workload(Path(name))
         num_scripts, _ = turns_of(workload)
         note = WorkloadNote(_kind(workload), _described(workload), options.endpoint, name)

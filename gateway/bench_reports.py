@@ -3,6 +3,7 @@
 """
 
 import argparse
+import os
 import shutil
 import sys
 from collections.abc import Callable, Iterable
@@ -70,6 +71,8 @@ def check_outputs(options: argparse.Namespace) -> None:
             continue
         flag = f"--{name.replace('_', '-')}"
         path.touch()
+        if path.is_dir() or not os.access(path, os.W_OK):
+            raise OptionError(f"{flag}: {path} is no file that can be written")
         if (other := taken.get(path.resolve())) is not None:
             raise OptionError(f"{flag}: {path} is already {other}")
         taken[path.resolve()] = f"that of {flag}"
@@ -127,6 +130,9 @@ def _compare(first: "BenchRun", second: "BenchRun", *, is_forced: bool) -> int:
         _complain(["the files do not measure the same (--anyway compares them):", *different])
         return EXIT_DIFFERENT
     paired = pair_runs(first, second)
+    if not paired.report.run.series:
+        _complain(["the files have no load of one server in common:", *paired.unpaired])
+        return EXIT_DIFFERENT
     width = _width()
     lines = table_lines(overview(paired.report), width=width)
     lines += ["", "ratios of B to A (of times, less is better)"]

@@ -18,7 +18,7 @@ from gateway.bench_machine import allow_files, bench_version, loop_factory, this
 from gateway.load_client import Counts, Load, PlayedLoad, PlayedTurn, Stop, play
 from gateway.load_connection import AnswerLimits, Link
 from gateway.load_dialect import find_dialect, first_model, notes_of
-from gateway.load_target import Target
+from gateway.load_target import Target, TargetError
 from telemetry.bench_run import (
     Arrival,
     BenchRun,
@@ -85,7 +85,7 @@ def run_bench(plan: BenchPlan, *, show: Callable[[Progress], None]) -> BenchRun:
 
     Raises: TargetError where a server answers nothing at all, BenchInterrupted.
     """
-    allow_files(plan.max_in_flight)
+    allow_files(max(plan.max_in_flight, *(level.concurrency or 0 for level in plan.levels)))
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         return runner.run(_Session(plan, show).run())
 
@@ -146,11 +146,14 @@ class _Session:
         script = next(plan.sources[0].first_scripts(plan.seed))
         for label, target in plan.targets:
             link = Link(target, limits=plan.limits, keeps_open=plan.keeps_open)
-            await link.open()
-            model = plan.model or await first_model(link)
-            dialect = await find_dialect(
-                link, model, endpoint=plan.endpoint, fields=script.turns[0].fields
-            )
+            try:
+                await link.open()
+                model = plan.model or await first_model(link)
+                dialect = await find_dialect(
+                    link, model, endpoint=plan.endpoint, fields=script.turns[0].fields
+                )
+            except TargetError as error:
+                raise TargetError(f"{target.url}: {error}") from None
             server = _Server(label, link, model, dialect, KnownTokens(), {})
             self._servers.append(server)
 
@@ -182,7 +185,9 @@ class _Session:
             started_s=started_s,
             wall_s=(played.end_ns - played.start_ns) / _NS,
             records=tuple(records),
-            num_unsent=max(0, (total or 0) - len(played.turns)) if load.duration_s is None else 0,
+            num_unsent=played.num_unsent
+            if load.duration_s is not None
+            else max(0, (total or 0) - len(played.turns)),
             client_cpu_s=played.cpu_s,
         )
 

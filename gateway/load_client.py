@@ -8,6 +8,7 @@ fraction of a millisecond.
 
 import asyncio
 import gc
+import json
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -50,13 +51,15 @@ class PlayedTurn:
 @dataclass(frozen=True, slots=True)
 class PlayedLoad:
     """All requests of one load, in the order in which they ended. `num_aborted` were under way
-    when it was stopped by hand."""
+    when it was stopped by hand; `num_unsent`: of an open loop, those whose time came before the
+    end and that still waited for a place then."""
 
     turns: tuple[PlayedTurn, ...]
     start_ns: int
     end_ns: int
     cpu_s: float
     num_aborted: int = 0
+    num_unsent: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +84,7 @@ class Counts:
     num_sent: int = 0
     num_done: int = 0
     num_failed: int = 0
+    num_unsent: int = 0
     is_out_of_time: bool = False
     turns: list[PlayedTurn] = field(default_factory=list)
 
@@ -141,6 +145,7 @@ async def play(
         end_ns=end_ns if stop.is_set else last_ns,
         cpu_s=cpu_s,
         num_aborted=counts.num_sent - len(counts.turns),
+        num_unsent=counts.num_unsent,
     )
 
 
@@ -235,6 +240,7 @@ class _Stage:
                 await _sleep_until(begin_ns)
             async with self._places:
                 if not self._may_send():
+                    self.counts.num_unsent += turn == 0 and self._load.begin_s is not None
                     return
                 played = await self._ask(user, conversation, begin_ns)
             if played.stream.failure is not None and not played.stream.status:
@@ -252,7 +258,7 @@ class _Stage:
     async def _ask(self, user: int, conversation: Conversation, begin_ns: int) -> "_Asked":
         body: Body = self._dialect.body(conversation.next_body(self._model))
         turn, schema = conversation.num_answered, conversation.turn.schema
-        content = msgspec.json.encode(body)
+        content = _encoded(body)
         self.counts.num_sent += 1
         stream = await self._link.send("POST", self._dialect.endpoint.path, content)
         self.counts.num_done += 1
@@ -322,6 +328,13 @@ class _Asked:
     scheduled_ns: int
     stream: RecordedStream
     schema: object | None
+
+
+def _encoded(body: Body) -> bytes:
+    try:
+        return msgspec.json.encode(body)
+    except UnicodeEncodeError:  # halves of characters, from a file or an answer: only as escapes
+        return json.dumps(body).encode()
 
 
 async def _sleep_until(at_ns: int) -> None:

@@ -57,7 +57,7 @@ class Link:
                     self.target.host, self.target.port, type=socket.SOCK_STREAM
                 )
         except (OSError, UnicodeError, TimeoutError) as error:
-            raise TargetError(f"{self.target.host}: {error or 'no address'}") from None
+            raise TargetError(f"its address is not found: {describe(error)}") from None
         failure = "it has no address"
         for address in dict.fromkeys(str(one[4][0]) for one in found):
             self._address = address

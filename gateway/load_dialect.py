@@ -20,17 +20,18 @@ _RESPONSE_TOKENS = 16
 async def first_model(link: Link) -> str:
     """The first that the server lists. Raises: TargetError."""
     path = f"{link.target.path}/models"
+    hint = "" if link.target.path.endswith("/v1") else "; most servers want a URL that ends in /v1"
     stream = await link.send("GET", "/models")
     if stream.failure is not None:
         raise TargetError(f"the server does not answer: {stream.failure}")
     content = b"".join(data for _, data in stream.pieces)
     if stream.status != 200:
         said = " ".join(content.decode(errors="replace").split())[:200]
-        raise TargetError(f"GET {path}: status {stream.status}: {said}")
+        raise TargetError(f"GET {path}: status {stream.status}: {said}{hint}")
     try:
         return str(json.loads(content)["data"][0]["id"])
     except (ValueError, LookupError, TypeError, RecursionError):
-        raise TargetError(f"GET {path} lists no model; name one") from None
+        raise TargetError(f"GET {path} lists no model: name one with --model{hint}") from None
 
 
 async def find_dialect(

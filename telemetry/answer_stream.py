@@ -92,10 +92,15 @@ def read_slices(
             f"status {stream.status}: {said}", FailureKind.STATUS, status=stream.status
         )
     reading = _Reading()
+    number = 0
     for number, (at_ns, data) in enumerate(_events(stream.pieces), start=1):
         reading.add(at_ns, data)
         if number % _SLICE_EVENTS == 0:
             yield
+    if not number:
+        start = b"".join(data for _, data in stream.pieces[:_MAX_ERROR_CHARS])[:_MAX_ERROR_CHARS]
+        said = " ".join(start.decode(errors="replace").split())
+        raise StreamError(f"no event stream, but: {said}" if said else "an answer without events")
     return reading.answer(stream.start_ns, needs_usage=needs_usage)
 
 
@@ -145,17 +150,18 @@ class _Reading:
         """Raises: StreamError where the end is missing."""
         if not self.is_done:
             raise StreamError("the stream ended before its end mark")
-        if self.usage is None and needs_usage:
-            raise StreamError("the stream has no usage block")
         usage = self.usage or {}
         output_tokens = _count(usage.get("completion_tokens", usage.get("output_tokens")))
-        if self.usage is None:
+        tells_usage = output_tokens is not None
+        if output_tokens is None:
+            if needs_usage:
+                raise StreamError("the stream has no usage block with a number of output tokens")
             output_tokens = sum(count for _, count in self.arrivals)
         timing = time_stream(start_ns=start_ns, arrivals=self.arrivals, output_tokens=output_tokens)
         return Answer(
             text="".join(self.text),
             timing=timing,
-            prompt_tokens=_count(usage.get("prompt_tokens", usage.get("input_tokens"))),
+            prompt_tokens=_count(usage.get("prompt_tokens", usage.get("input_tokens"))) or 0,
             output_tokens=output_tokens,
             cached_tokens=_detail(usage, ("prompt_tokens", "input_tokens"), "cached_tokens"),
             prompt_ids=self.prompt_ids,
@@ -164,7 +170,7 @@ class _Reading:
                 usage, ("completion_tokens", "output_tokens"), "reasoning_tokens"
             ),
             finish_reason=self.finish_reason,
-            tells_usage=self.usage is not None,
+            tells_usage=tells_usage,
         )
 
 
@@ -194,9 +200,9 @@ def _detail(usage: dict[str, Any], owners: tuple[str, str], name: str) -> int | 
     """From the details of either name: those of chats or those of responses."""
     found = (usage.get(f"{owner}_details") for owner in owners)
     details = next((one for one in found if isinstance(one, dict)), {})
-    count = details.get(name)
-    return _count(count) if isinstance(count, int) else None
+    return _count(details.get(name))
 
 
-def _count(value: object) -> int:
-    return value if type(value) is int and 0 <= value <= _MAX_COUNT else 0
+def _count(value: object) -> int | None:
+    """None where it is no number of tokens."""
+    return value if type(value) is int and 0 <= value <= _MAX_COUNT else None

@@ -62,7 +62,7 @@ def encode_run(run: BenchRun) -> bytes:
     }
     try:
         return msgspec.json.encode(document) + b"\n"
-    except UnicodeEncodeError:  # an argument that was no UTF-8, of which there is no JSON
+    except UnicodeEncodeError:  # an argument or answer that was no UTF-8, of which there is no JSON
         return msgspec.json.encode(_without_surrogates(msgspec.to_builtins(document))) + b"\n"
 
 
@@ -92,7 +92,7 @@ def _without_surrogates(value: Any) -> Any:
         return value.encode(errors="replace").decode()
     if isinstance(value, dict):
         return {name: _without_surrogates(one) for name, one in value.items()}
-    return list(map(_without_surrogates, value)) if isinstance(value, list) else value
+    return list(map(_without_surrogates, value)) if isinstance(value, list | tuple) else value
 
 
 def _impossible(run: BenchRun) -> Iterator[str]:

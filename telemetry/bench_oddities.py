@@ -95,5 +95,9 @@ def _answers(series: Series) -> Iterator[str]:
     if num_wrong:
         yield f"{num_wrong:,} of {num_judged:,} answers do not fit their schema"
     num_silent = sum(one.cached_tokens is None for one in answered)
+    num_over = sum((one.cached_tokens or 0) > one.prompt_tokens for one in answered)
+    if num_over:
+        wrong = "say that more tokens were cached than their prompts have: the hit rate is wrong"
+        yield f"{num_over:,} answers {wrong}"
     if 0 < num_silent < len(answered):
         yield f"{num_silent:,} answers do not say how much was cached: the hit rate is too low"

@@ -202,7 +202,7 @@ async def test_a_server_that_tells_no_ids_is_measured_without_them(tmp_path: Pat
 @pytest.mark.parametrize(
     ("workload", "url", "code", "reason"),
     [
-        (CHATS, "http://127.0.0.1:9/v1", 1, "does not answer"),
+        (CHATS, "http://127.0.0.1:9/v1", 1, "http://127.0.0.1:9/v1: the server does not answer"),
         (CHATS, "127.0.0.1:9", 1, "expected a URL such as"),
         (CHATS, "http://a:b/v1", 1, "http://a:b/v1"),
         ({"version": 1}, "http://127.0.0.1:9/v1", 2, "missing required field `kind`"),
@@ -269,6 +269,31 @@ async def test_nothing_that_a_server_says_is_obeyed_by_the_terminal(
     out, err = capsys.readouterr()
     assert (out + err).replace("\n", "").isprintable()
     assert err.count("\n") <= 1
+
+
+async def test_half_a_character_in_an_answer_is_part_of_the_history(tmp_path: Path) -> None:
+    half = ANSWER.replace(b'"a"', b'"\\ud800"')
+    async with TestServer(strange_server(answer=half)) as server:
+        code, run = await bench(tmp_path, CHATS, "--url", str(server.make_url("/v1")))
+    assert (code, only(run).num_answered) == (0, 12)
+
+
+@pytest.mark.parametrize(
+    ("path", "hint"), [("", "most servers want a URL that ends in /v1"), ("/v1", "--model")]
+)
+async def test_a_page_in_place_of_a_list_of_models_is_said_with_a_hint(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], path: str, hint: str
+) -> None:
+    async def page(request: web.Request) -> web.Response:  # noqa: ARG001
+        return web.Response(text="<html>", content_type="text/html")
+
+    app = web.Application()
+    app.add_routes([web.get("/{any:.*}", page)])
+    async with TestServer(app) as server:
+        code, _ = await bench(tmp_path, CHATS, "--url", str(server.make_url(path)))
+    err = capsys.readouterr().err
+    assert (code, err.count("\n")) == (1, 1)
+    assert hint in err
 
 
 async def test_a_key_that_no_header_can_have_is_said_in_a_line(

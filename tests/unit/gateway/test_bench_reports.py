@@ -110,6 +110,17 @@ def test_files_of_different_workloads_are_compared_only_when_told_to(
     assert "seed: 1 and 7" in said.err
 
 
+def test_files_without_a_load_in_common_are_no_pair(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = written(tmp_path, "a.json", replace(RUN, series=RUN.series[:2]))
+    second = written(tmp_path, "b.json", replace(RUN, series=RUN.series[2:]))
+    assert run_report_command(parsed("compare", first, second)) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "only the second file has 4 clients of ours" in said.err
+
+
 def test_a_file_that_is_none_is_named(tmp_path: Path) -> None:
     path = tmp_path / "x.json"
     path.write_text("{}")
@@ -123,6 +134,8 @@ def test_a_path_that_cannot_be_written_is_known_before_the_work(tmp_path: Path) 
     for flag in ("--json-out", "--markdown-out", "--html-out"):
         with pytest.raises(FileNotFoundError):
             check_outputs(parsed(flag, tmp_path / "none" / "out"))
+        with pytest.raises(OptionError, match=f"{flag}: .* is no file that can be written"):
+            check_outputs(parsed(flag, tmp_path))
 
 
 def test_what_cannot_be_written_takes_nothing_else_with_it(

@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -160,6 +161,31 @@ async def test_an_open_loop_at_its_bound_is_late_and_says_so(
     assert late is not None
     assert late.max > 0.2
     assert "later than they should" in capsys.readouterr().out
+
+
+async def test_what_had_no_place_before_the_end_of_an_open_loop_is_counted(tmp_path: Path) -> None:
+    front = Front("a", [])
+    front.pause_s = 0.05
+    async with served(front) as url:
+        flags = ("--url", url, "--workload", "unique", "--rate", "200", "--duration", "200ms")
+        _, run = await bench(tmp_path, *flags, *SMALL, "--max-in-flight", "1")
+    sent = len(front.played)
+    planned = sum(at_s < 0.2 for at_s in islice(poisson_times(200, 1), 1000))
+    assert sent < 8 < planned
+    assert run.series[0].num_unsent == planned - sent
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [(("--concurrency", "1,1500"), 1500), (("--rate", "500", "--max-in-flight", "1700"), 1700)],
+)
+async def test_as_many_connections_are_allowed_as_the_largest_load_may_have(
+    flags: tuple[str, ...], expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    allowed: list[int] = []
+    monkeypatch.setattr("gateway.bench_session.allow_files", allowed.append)
+    await asyncio.to_thread(main, ["bench", "--url", "http://127.0.0.1:9/v1", *flags])
+    assert allowed == [expected]
 
 
 async def test_a_conversation_counts_its_turns_to_the_rate(tmp_path: Path) -> None:
@@ -392,7 +418,7 @@ async def test_an_interrupt_before_anything_was_measured_says_so() -> None:
         (("--arrival", "trace"), "--trace is missing"),
         (("--speed", "2"), "--speed"),
         (("--workload", "unique", "--turns", "2"), "unique has no --turns"),
-        (("--workload", "none.json"), "none.json"),
+        (("--workload", "none.json"), "none.json: no file, and none of chat, unique"),
         (("--trace", "none.jsonl"), "none.jsonl"),
         (("--concurrency", "2,2"), "twice"),
         (("--label", "a", "--label", "b"), "2 for 1"),

@@ -60,6 +60,8 @@ def test_events_in_one_piece_arrive_together() -> None:
         (recorded((1, delta("a") + event({"error": {"message": "oh"}}))), "error event.*oh"),
         (recorded((1, b'{"error": "busy"}'), status=503), "status 503.*busy"),
         (recorded((1, b"data: {nonsense\n\n")), "no JSON object"),
+        (recorded((1, b"<html>\n<p>Hello"), (2, b"</html>")), "no event stream, but: <html> <p>He"),
+        (recorded(), "without events"),
         (RecordedStream(0, failure="ClientError: gone"), "gone"),
     ],
 )
@@ -91,7 +93,7 @@ def test_reasoning_and_calls_have_times_but_no_text() -> None:
 
 
 def test_a_server_that_does_not_say_what_was_cached_is_not_taken_for_zero() -> None:
-    end = event({"choices": [], "usage": {"prompt_tokens": 9}}) + b"data: [DONE]\n\n"
+    end = event({"choices": [], "usage": {"completion_tokens": 1}}) + b"data: [DONE]\n\n"
     assert read_answer(recorded((1, delta("a") + end))).cached_tokens is None
 
 
@@ -116,13 +118,15 @@ def test_what_has_another_form_than_it_should_is_as_good_as_absent(strange: obje
 
 
 @pytest.mark.parametrize("count", [-1, 10**30, True, 1.5, "3", None, [3]])
-def test_a_count_that_is_none_is_zero(count: object) -> None:
+def test_a_count_that_is_none_is_not_taken_for_zero(count: object) -> None:
     details = {"cached_tokens": count}
     usage = {"prompt_tokens": count, "completion_tokens": count, "prompt_tokens_details": details}
     end = event({"choices": [], "usage": usage}) + b"data: [DONE]\n\n"
-    answer = read_answer(recorded((5, delta("one") + end)))
-    assert (answer.prompt_tokens, answer.output_tokens) == (0, 0)
-    assert not answer.cached_tokens
+    stream = recorded((5, delta("one") + delta("two") + end))
+    answer = read_answer(stream, needs_usage=False)
+    assert (answer.output_tokens, answer.tells_usage, answer.cached_tokens) == (2, False, None)
+    with pytest.raises(StreamError, match="no usage block with a number of output tokens"):
+        read_answer(stream)
 
 
 def test_an_event_that_is_nested_without_an_end_is_a_failure() -> None:

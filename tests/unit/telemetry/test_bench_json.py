@@ -92,6 +92,8 @@ def test_a_price_below_zero_is_refused() -> None:
         decode_run(encode_run(run))
 
 
-def test_an_argument_that_is_no_utf_8_does_not_lose_the_run() -> None:
+def test_text_that_is_no_utf_8_does_not_lose_the_run() -> None:
     run = replace(run_of(series(record())), command="bench --model \udcff")
     assert decode_run(encode_run(run)) == replace(run, command="bench --model ?")
+    said = run_of(series(replace(record(), finish_reason="\udfff")))
+    assert decode_run(encode_run(said)) == run_of(series(replace(record(), finish_reason="?")))

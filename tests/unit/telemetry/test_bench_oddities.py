@@ -54,6 +54,11 @@ def test_what_was_not_sent_or_not_measured_is_told() -> None:
     assert said(series(warm, record())) == ["1 client, ours: 1 requests of the warm-up failed"]
 
 
+def test_more_cached_tokens_than_a_prompt_has_are_told() -> None:
+    (line,) = said(series(record(), record(1.0, cached_tokens=41)))
+    assert line.startswith("1 client, ours: 1 answers say that more tokens were cached than")
+
+
 def test_a_client_with_too_much_to_do_is_told() -> None:
     (line,) = said(series(record(), client_cpu_s=1.8))
     assert line == "1 client, ours: the bench itself took 90% of a core: times may be too long"
