@@ -11,6 +11,8 @@ from gateway.bench_command import add_flags as add_bench_flags
 from gateway.plan_flags import add_flags as add_plan_flags
 from gateway.settings import Settings, SettingsError, describe_settings
 from grammar.spec import EngineChoice
+from telemetry.errors import SetupError
+from telemetry.settings import accepts_incoming_context
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -53,6 +55,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from gateway.runtime_command import run_runtime_command
 
         return run_runtime_command(settings)
+    try:
+        # The web framework stops at a propagator that it does not know, as soon as it is loaded.
+        accepts_incoming_context(os.environ)
+    except SetupError as error:
+        print(f"radixgate: {error}", file=sys.stderr)  # noqa: T201
+        return 1
     from gateway.serve import serve
 
     return serve(settings)

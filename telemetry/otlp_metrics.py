@@ -37,8 +37,8 @@ from telemetry.errors import SetupError
 from telemetry.metric_definition import MetricDefinition
 from telemetry.outage import last_words
 from telemetry.request_trace import PROVIDER
-from telemetry.settings import MetricSettings
-from telemetry.setup import make_resource, without_credentials
+from telemetry.settings import MetricSettings, without_credentials
+from telemetry.setup import make_resource
 
 _NOISY_LOGGERS = (
     "opentelemetry.exporter.otlp.proto.grpc.exporter",

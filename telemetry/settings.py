@@ -9,6 +9,7 @@ from typing import Literal, TypeVar
 from urllib.parse import urlsplit
 
 from telemetry.errors import SetupError
+from telemetry.exporter_variables import check_exporter, check_span_limits
 
 Protocol = Literal["grpc", "http/protobuf"]
 SamplerName = Literal[
@@ -41,6 +42,12 @@ MAX_CONTENT_LEN = 65_536
 _LENGTH_LIMITS = ("OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT", "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT")
 
 EXPORT_INTERVAL_MS = 60_000
+# Longer waits than a day are a slip, and at some length too long for the clock.
+_MAX_MS = 86_400_000
+# Of some 2 KB each.
+_MAX_QUEUE_SIZE = 1_000_000
+# What the header of a caller can be read by; the SDK comes with a parser of baggage as well.
+_PROPAGATORS = ("tracecontext", "baggage", "none")
 # What metrics are exported as, and the variables that could ask for something else.
 _FIXED = {
     "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE": "cumulative",
@@ -90,9 +97,12 @@ def read_export_settings(environment: Mapping[str, str]) -> ExportSettings | Non
     if endpoint is None:
         return None
     sampler = _sampler(environment)
+    protocol = _protocol(environment, endpoint, "TRACES")
+    check_exporter(environment, "TRACES", protocol)
+    check_span_limits(environment)
     return ExportSettings(
         endpoint=endpoint,
-        protocol=_protocol(environment, endpoint, "TRACES"),
+        protocol=protocol,
         sampler=sampler,
         sampler_ratio=_ratio(environment, sampler),
         batch=_batch(environment),
@@ -111,17 +121,33 @@ def read_metric_settings(environment: Mapping[str, str]) -> MetricSettings | Non
     for key, only in _FIXED.items():
         if (_text(environment, key) or only).lower() != only:
             raise SetupError(key, _text(environment, key), expected=f"{only}, or nothing")
+    protocol = _protocol(environment, endpoint, "METRICS")
+    check_exporter(environment, "METRICS", protocol)
     return MetricSettings(
         endpoint=endpoint,
-        protocol=_protocol(environment, endpoint, "METRICS"),
-        interval_ms=_positive(environment, "OTEL_METRIC_EXPORT_INTERVAL", EXPORT_INTERVAL_MS),
+        protocol=protocol,
+        interval_ms=_positive(
+            environment, "OTEL_METRIC_EXPORT_INTERVAL", EXPORT_INTERVAL_MS, maximum=_MAX_MS
+        ),
     )
 
 
 def accepts_incoming_context(environment: Mapping[str, str]) -> bool:
-    """Whether callers may continue their traces here: OTEL_PROPAGATORS names tracecontext."""
-    names = _text(environment, "OTEL_PROPAGATORS") or "tracecontext"
-    return "tracecontext" in (name.strip() for name in names.split(","))
+    """Whether callers may continue their traces here: OTEL_PROPAGATORS names tracecontext.
+
+    Raises: SetupError for one that there is not.
+    """
+    text = _text(environment, "OTEL_PROPAGATORS") or "tracecontext"
+    names = [name.strip() for name in text.split(",")]
+    if not set(names) <= set(_PROPAGATORS):
+        raise SetupError("OTEL_PROPAGATORS", text, expected="some of " + ", ".join(_PROPAGATORS))
+    return "tracecontext" in names
+
+
+def without_credentials(endpoint: str) -> str:
+    """As it may be logged."""
+    scheme, separator, rest = endpoint.partition("?")[0].rpartition("://")
+    return f"{scheme}{separator}{rest.rpartition('@')[2]}"
 
 
 def _text(environment: Mapping[str, str], key: str) -> str:
@@ -138,7 +164,22 @@ def _endpoint(environment: Mapping[str, str], signal: Signal) -> str | None:
     """None when nothing of this signal is to be exported."""
     endpoint = _text(environment, _endpoint_key(environment, signal))
     is_disabled = _text(environment, "OTEL_SDK_DISABLED").lower() == "true"
-    return None if is_disabled or not endpoint or not _wants_otlp(environment, signal) else endpoint
+    if is_disabled or not endpoint or not _wants_otlp(environment, signal):
+        return None
+    _check_url(_endpoint_key(environment, signal), endpoint)
+    return endpoint
+
+
+def _check_url(key: str, endpoint: str) -> None:
+    """gRPC's own targets are none, and left to it."""
+    try:
+        url = urlsplit(endpoint)
+        is_nowhere = url.scheme in ("http", "https") and not (url.hostname and url.port != 0)
+    except ValueError as error:
+        shown = without_credentials(endpoint)
+        raise SetupError(key, shown, expected=f"a URL ({error})") from error
+    if is_nowhere:
+        raise SetupError(key, without_credentials(endpoint), expected="a URL with a host")
 
 
 def _wants_otlp(environment: Mapping[str, str], signal: Signal) -> bool:
@@ -152,25 +193,23 @@ def _wants_otlp(environment: Mapping[str, str], signal: Signal) -> bool:
 def _protocol(environment: Mapping[str, str], endpoint: str, signal: Signal) -> Protocol:
     own, endpoint_key = f"OTEL_EXPORTER_OTLP_{signal}_PROTOCOL", _endpoint_key(environment, signal)
     key = own if _text(environment, own) else _PROTOCOL
-    name = _text(environment, key) or _usual_protocol(endpoint, endpoint_key)
+    name = _text(environment, key) or _usual_protocol(endpoint)
     if name == "grpc":
         return "grpc"
     if name != "http/protobuf":
         raise SetupError(key, name, expected="grpc or http/protobuf")
     if urlsplit(endpoint).scheme not in ("http", "https"):
         expected = "a URL that begins with http:// or https://"
-        raise SetupError(endpoint_key, endpoint, expected=expected)
+        raise SetupError(endpoint_key, without_credentials(endpoint), expected=expected)
     return "http/protobuf"
 
 
-def _usual_protocol(endpoint: str, key: str) -> Protocol:
+def _usual_protocol(endpoint: str) -> str:
     """grpc, except where the URL has the port or a path of OTLP over HTTP."""
-    try:
-        url = urlsplit(endpoint)
-        is_http = url.port == _HTTP_PORT or url.path.strip("/") != ""
-    except ValueError as error:
-        raise SetupError(key, endpoint, expected=f"a URL ({error})") from error
-    return "http/protobuf" if is_http and url.scheme in ("http", "https") else "grpc"
+    url = urlsplit(endpoint)
+    is_web = url.scheme in ("http", "https")
+    is_http = is_web and (url.port == _HTTP_PORT or url.path.strip("/") != "")
+    return "http/protobuf" if is_http else "grpc"
 
 
 def _sampler(environment: Mapping[str, str]) -> SamplerName:
@@ -194,7 +233,9 @@ def _ratio(environment: Mapping[str, str], sampler: SamplerName) -> float:
 
 def _batch(environment: Mapping[str, str]) -> BatchSettings:
     usual = BatchSettings()
-    max_queue_size = _positive(environment, "OTEL_BSP_MAX_QUEUE_SIZE", usual.max_queue_size)
+    max_queue_size = _positive(
+        environment, "OTEL_BSP_MAX_QUEUE_SIZE", usual.max_queue_size, maximum=_MAX_QUEUE_SIZE
+    )
     key = "OTEL_BSP_MAX_EXPORT_BATCH_SIZE"
     batch_size = _positive(environment, key, min(usual.max_export_batch_size, max_queue_size))
     if batch_size > max_queue_size:
@@ -202,10 +243,10 @@ def _batch(environment: Mapping[str, str]) -> BatchSettings:
         raise SetupError(key, str(batch_size), expected=expected)
     return BatchSettings(
         schedule_delay_ms=_positive(
-            environment, "OTEL_BSP_SCHEDULE_DELAY", usual.schedule_delay_ms
+            environment, "OTEL_BSP_SCHEDULE_DELAY", usual.schedule_delay_ms, maximum=_MAX_MS
         ),
         export_timeout_ms=_positive(
-            environment, "OTEL_BSP_EXPORT_TIMEOUT", usual.export_timeout_ms
+            environment, "OTEL_BSP_EXPORT_TIMEOUT", usual.export_timeout_ms, maximum=_MAX_MS
         ),
         max_queue_size=max_queue_size,
         max_export_batch_size=batch_size,
@@ -219,10 +260,14 @@ def _max_content_len(environment: Mapping[str, str]) -> int:
     return min(MAX_CONTENT_LEN, *lengths[:1]) if lengths else MAX_CONTENT_LEN
 
 
-def _positive(environment: Mapping[str, str], key: str, default: int) -> int:
-    expected = "a whole number above 0"
+def _positive(
+    environment: Mapping[str, str], key: str, default: int, *, maximum: int | None = None
+) -> int:
+    expected = (
+        "a whole number above 0" if maximum is None else f"a whole number from 1 to {maximum}"
+    )
     value = _number(environment, key, parse=int, default=default, expected=expected)
-    if value <= 0:
+    if value <= 0 or (maximum is not None and value > maximum):
         raise SetupError(key, _text(environment, key), expected=expected)
     return value
 

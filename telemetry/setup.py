@@ -18,7 +18,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from telemetry.errors import SetupError
 from telemetry.export import BoundedExport
 from telemetry.recorded_spans import RecordedSpans
-from telemetry.settings import MAX_CONTENT_LEN, ExportSettings
+from telemetry.settings import MAX_CONTENT_LEN, ExportSettings, without_credentials
 
 SERVICE_NAME = "radixgate"
 
@@ -84,12 +84,6 @@ def _make_exporter(settings: ExportSettings) -> SpanExporter:
     )
 
     return HttpExporter()
-
-
-def without_credentials(endpoint: str) -> str:
-    """As it may be logged."""
-    scheme, separator, rest = endpoint.rpartition("://")
-    return f"{scheme}{separator}{rest.rpartition('@')[2]}"
 
 
 def make_resource(service_version: str) -> Resource:

@@ -62,6 +62,8 @@ def test_traces_and_metrics_are_turned_off_apart() -> None:
         ("OTEL_METRICS_EXPORTER", "prometheus"),
         (INTERVAL, "0"),
         (INTERVAL, "soon"),
+        (INTERVAL, "99999999999999999999"),
+        ("OTEL_EXPORTER_OTLP_METRICS_COMPRESSION", "zip"),
         ("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "http/json"),
         ("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", "delta"),
         (
