@@ -25,6 +25,7 @@ from gateway.generation import (
 )
 from gateway.minute_window import MinuteFigures, MinuteWindow
 from telemetry import names
+from telemetry.duration_sketch import DurationSketch
 from telemetry.phases import PhaseBuffer, PhaseLike
 from telemetry.request_trace import Outcome
 from telemetry.timing import StreamTimer
@@ -96,12 +97,19 @@ class LiveRequest:
     """One request. Its observation tells it what happens, and times its tokens with `timer`."""
 
     def __init__(
-        self, log: "LiveRequests", *, request_id: str, trace_id: str, tenant: str, route: str
+        self,
+        log: "LiveRequests",
+        *,
+        request_id: str,
+        trace_id: str,
+        tenant: str,
+        route: str,
+        keeps_gaps: bool,
     ) -> None:
         self.request_id = request_id
         self.trace_id = trace_id
         self.route = route
-        self.timer = StreamTimer(log.now_ns())
+        self.timer = StreamTimer(log.now_ns(), gaps=DurationSketch() if keeps_gaps else None)
         self._tenant = tenant
         self._stage: Stage = "preparing"
         self._log = log
@@ -118,6 +126,11 @@ class LiveRequest:
         if self._usage is None and self._request is not None and self._request.usage_log:
             return self._request.usage_log[-1]
         return self._usage
+
+    @property
+    def finish_reasons(self) -> list[str]:
+        """Of the choices that ended, in their order."""
+        return [self._finish_reasons[index] for index in sorted(self._finish_reasons)]
 
     def describe(self, model: str, request: GenerationRequest) -> None:
         """What was asked for, once the body is valid: from now on it is among those under way."""
@@ -165,7 +178,7 @@ class LiveRequest:
             num_output_tokens=self._num_tokens,
             ttft_s=self.timer.ttft_s,
             tpot_s=self.timer.tpot_s,
-            finish_reasons=[self._finish_reasons[i] for i in sorted(self._finish_reasons)],
+            finish_reasons=self.finish_reasons,
         )
 
     def _tokens(self, num_tokens: int) -> None:
@@ -203,10 +216,24 @@ class LiveRequests:
         self._finished: deque[RequestRecord] = deque(maxlen=MAX_FINISHED)
         self._errors: deque[ErrorRecord] = deque(maxlen=MAX_ERRORS)
 
-    def open(self, *, request_id: str, trace_id: str, tenant: str, route: str) -> LiveRequest:
-        """A request that just came. Its observation closes it."""
+    def open(
+        self,
+        *,
+        request_id: str,
+        trace_id: str,
+        tenant: str,
+        route: str,
+        keeps_gaps: bool = False,
+    ) -> LiveRequest:
+        """A request that just came. Its observation closes it. `keeps_gaps`: its timer keeps the
+        gaps between tokens, which nobody but its trace asks for."""
         return LiveRequest(
-            self, request_id=request_id, trace_id=trace_id, tenant=tenant, route=route
+            self,
+            request_id=request_id,
+            trace_id=trace_id,
+            tenant=tenant,
+            route=route,
+            keeps_gaps=keeps_gaps,
         )
 
     @property

@@ -14,8 +14,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from gateway.disconnect import ClientDisconnected
 from gateway.errors import ConstraintViolated, GatewayError
 from gateway.generation import (
-    ChoiceFinished,
-    Completed,
     GenerationEvent,
     GenerationRequest,
     PreparedGeneration,
@@ -87,12 +85,9 @@ class Observation:
         self._clock = clock
         self._live = live
         self._numbers = RequestMetrics(metrics, trace, route=route, timer=live.timer)
-        self._finish_reasons: dict[int, str] = {}
-        self._usage: Usage | None = None
         self._error: str | None = None
         self._phase_log: Sequence[PhaseLike] = ()
         self._retry_log: Sequence[int] = ()
-        self._usage_log: Sequence[Usage] = ()
         self._answer: AnswerContent | None = None
         self._is_closed = False
 
@@ -116,7 +111,6 @@ class Observation:
         self._model_id = model_id
         self._phase_log = request.phase_log
         self._retry_log = request.retry_log
-        self._usage_log = request.usage_log
         self._numbers.describe(operation, request, model_id=model_id)
 
     def only_prepares(self, request: GenerationRequest) -> None:
@@ -158,10 +152,6 @@ class Observation:
                 now_ns = self._clock()
                 if self._numbers.tokens(event.choice, event.num_tokens, now_ns):
                     self.trace.first_token(now_ns)
-            case ChoiceFinished():
-                self._finish_reasons[event.choice] = event.reason
-            case Completed():
-                self._usage = event.usage
         self._live.event(event)
         if self._answer is not None:
             self._answer.event(event)
@@ -194,13 +184,11 @@ class Observation:
         if outcome == "ok" and self._error is not None:
             outcome, error = "error", self._error
         self._live.close(status=status, outcome=outcome, error=error)
-        if self._usage is None and self._usage_log:
-            self._usage = self._usage_log[-1]
         self._finish_trace(status, outcome, error)
         self._numbers.finish(
             status=status,
             outcome=outcome,
-            usage=self._usage,
+            usage=self._live.usage,
             phases=self._phase_log,
             now_ns=self._clock(),
         )
@@ -215,33 +203,29 @@ class Observation:
             outcome=outcome,
             error=None if outcome == "ok" else error or outcome,
             model_id=self._model_id,
-            usage=self._usage,
-            finish_reasons=self._reasons,
+            usage=self._live.usage,
+            finish_reasons=self._live.finish_reasons,
             ttft_s=timer.ttft_s,
             duration_s=max(0, self._clock() - timer.start_ns) / _NS,
         )
-
-    @property
-    def _reasons(self) -> list[str]:
-        return [self._finish_reasons[index] for index in sorted(self._finish_reasons)]
 
     def _count_violation(self, error: GatewayError) -> None:
         if isinstance(error, ConstraintViolated):
             self._metrics.constraint_violated()
 
     def _finish_trace(self, status: int, outcome: Outcome, error: str | None) -> None:
-        usage = self._usage
+        usage = self._live.usage
         self.trace.add_phases(self._phase_log)
         if self._answer is not None:
             unfinished = "aborted" if outcome == "aborted" else "error"
             self.trace.record_content(partial(self._answer.attributes, unfinished))
-        gaps = self._live.timer.gaps
-        self.trace.annotate(
-            {
-                names.ATTR_ITL_P50_MS: gaps.quantile_ms(0.5),
-                names.ATTR_ITL_P99_MS: gaps.quantile_ms(0.99),
-            }
-        )
+        if (gaps := self._live.timer.gaps) is not None:
+            self.trace.annotate(
+                {
+                    names.ATTR_ITL_P50_MS: gaps.quantile_ms(0.5),
+                    names.ATTR_ITL_P99_MS: gaps.quantile_ms(0.99),
+                }
+            )
         if usage is not None:
             self.trace.annotate(
                 {
@@ -261,7 +245,7 @@ class Observation:
         self.trace.finish(
             status=status,
             outcome=outcome,
-            finish_reasons=self._reasons,
+            finish_reasons=self._live.finish_reasons,
             prompt_tokens=usage.prompt_tokens if usage else None,
             cached_tokens=usage.cached_tokens if usage else None,
             written_tokens=usage.written_tokens if usage else None,
@@ -333,6 +317,7 @@ class ObservationMiddleware:
             trace_id=trace.trace_id,
             tenant=context.tenant,
             route=route,
+            keeps_gaps=trace.is_recording,
         )
         context.observation = Observation(
             trace,

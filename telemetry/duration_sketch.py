@@ -14,20 +14,24 @@ class DurationSketch:
     """Nanoseconds. Memory grows with the number of different magnitudes only: some hundred numbers
     from a microsecond to an hour. One thread uses it."""
 
-    __slots__ = ("_counts", "count")
+    __slots__ = ("_counts",)
 
     def __init__(self) -> None:
-        self.count = 0
         self._counts: dict[int, int] = {}
+
+    @property
+    def count(self) -> int:
+        """How many were noted."""
+        return sum(self._counts.values())
 
     def add(self, duration_ns: int, count: int = 1) -> None:
         """Notes a duration so many times; one below zero, of a clock that was set back, is zero."""
-        bucket = duration_ns = max(0, duration_ns)
-        shift = duration_ns.bit_length() - _LOG2_BUCKETS - 1
+        bucket = duration_ns if duration_ns > 0 else 0
+        shift = bucket.bit_length() - _LOG2_BUCKETS - 1
         if shift > 0:  # below 2 * _NUM_BUCKETS each value has a bucket of its own
-            bucket = (shift << _LOG2_BUCKETS) + (duration_ns >> shift)
-        self._counts[bucket] = self._counts.get(bucket, 0) + count
-        self.count += count
+            bucket = (shift << _LOG2_BUCKETS) + (bucket >> shift)
+        counts = self._counts
+        counts[bucket] = counts.get(bucket, 0) + count
 
     def quantile_ms(self, share: float) -> float | None:
         """Milliseconds, by nearest rank as telemetry.load; None where nothing was noted."""

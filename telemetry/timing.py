@@ -24,12 +24,13 @@ class InterToken(NamedTuple):
 
 
 class StreamTimer:
-    """Arrivals of one request's tokens; `gaps` has the ITL of all of them. One thread uses it."""
+    """Arrivals of one request's tokens. `gaps` gets the ITL of all of them, where it is given.
+    One thread uses it."""
 
-    def __init__(self, start_ns: int) -> None:
+    def __init__(self, start_ns: int, *, gaps: DurationSketch | None = None) -> None:
         self.start_ns = start_ns
         self.first_token_ns: int | None = None
-        self.gaps = DurationSketch()
+        self.gaps = gaps
         self._begun_ns: dict[int, int] = {}
         self._last_ns: dict[int, int] = {}
         self._num_tokens = 0
@@ -47,7 +48,8 @@ class StreamTimer:
             self._begun_ns[choice] = self._last_ns[choice] = at_ns
             return None
         self._has_gaps = True
-        self.gaps.add((at_ns - last_ns) // num_tokens, num_tokens)
+        if self.gaps is not None:
+            self.gaps.add((at_ns - last_ns) // num_tokens, num_tokens)
         if at_ns <= last_ns:  # the clock was set back
             return InterToken(0.0, num_tokens)
         self._last_ns[choice] = at_ns

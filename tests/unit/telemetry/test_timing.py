@@ -1,5 +1,8 @@
 """TTFT, ITL and TPOT as the server defines them."""
 
+import pytest
+
+from telemetry.duration_sketch import DurationSketch
 from telemetry.timing import InterToken, StreamTimer
 
 MS = 1_000_000
@@ -31,6 +34,16 @@ def test_gaps_are_within_a_choice() -> None:
     timer.observe(1, 1 * MS, choice=0)
     assert timer.observe(1, 9 * MS, choice=1) is None
     assert timer.observe(1, 11 * MS, choice=0) == InterToken(0.01, 1)
+
+
+def test_gaps_are_kept_where_somebody_asks_for_them() -> None:
+    gaps = DurationSketch()
+    timer = StreamTimer(start_ns=0, gaps=gaps)
+    for choice, num_tokens, at_ms in ((0, 3, 1), (1, 1, 2), (0, 4, 9), (1, 1, 34)):
+        timer.observe(num_tokens, at_ms * MS, choice=choice)
+    assert gaps.count == 5
+    assert gaps.quantile_ms(0.5) == pytest.approx(2, rel=1 / 64)
+    assert gaps.quantile_ms(1.0) == pytest.approx(32, rel=1 / 64)
 
 
 def test_a_clock_that_steps_back_gives_zero_and_never_less() -> None:
