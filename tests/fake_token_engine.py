@@ -19,6 +19,7 @@ from runtime.cache_messages import (
     DescribeCache,
     ExplainCache,
     FlushCache,
+    TierName,
 )
 from runtime.messages import (
     ChoiceUsage,
@@ -112,6 +113,7 @@ class FakeTokenEngine:
         self.answers: AnswerScript = empty_cache
         self.asked: list[CacheQuery] = []
         self.cached_tokens = 0
+        self.tier_tokens: dict[TierName, int] = {}
         self.first_choice_delay = 0
         self._held_at: HoldPoint | None = None
         self._released = asyncio.Event()
@@ -247,6 +249,7 @@ class FakeTokenEngine:
                 cached_tokens=min(self.cached_tokens, num_prompt - 1),
                 completion_tokens=num_tokens,
                 written_tokens=request.num_written(min(self.cached_tokens, num_prompt - 1)),
+                tier_tokens=self.tier_tokens,
             ),
         )
         return [*events, final]

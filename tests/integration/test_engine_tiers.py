@@ -62,6 +62,21 @@ def test_a_restarted_engine_hits_what_the_one_before_computed(start: Start) -> N
     assert fetches(answer.phases) == [("disk", "fetched", 10 * PAGE_SIZE)]
 
 
+def test_a_fetch_says_what_came_and_what_it_was_weighed_against(start: Start) -> None:
+    tier = MemoryTier()
+    fill(start, tier)
+    engine = start(tier)
+    engine.ask(make_submit("measures", [1] * 300, use_cache=False))
+    answer = engine.ask(make_submit("again", PROMPT))
+    (fetch,) = [one.attributes for one in answer.phases if one.name == names.SPAN_CACHE_FETCH]
+    assert fetch[names.ATTR_FETCH_BYTES] == 10 * tier.num_bytes // tier.num_pages
+    compute_ms = 10 * PAGE_SIZE * TOKEN_NS / 1e6
+    assert fetch[names.ATTR_FETCH_COMPUTE_MS] == pytest.approx(compute_ms, rel=0.2)
+    estimate_ms = fetch[names.ATTR_FETCH_ESTIMATE_MS]
+    assert isinstance(estimate_ms, float)
+    assert 0 < estimate_ms < compute_ms
+
+
 def test_the_next_turn_finds_the_answer_too(start: Start) -> None:
     tier = MemoryTier()
     said = fill(start, tier)

@@ -104,6 +104,47 @@ async def test_stop_strings_are_told_and_bounded() -> None:
     assert names.GEN_AI_REQUEST_STOP not in one(plain, "chat tiny")
 
 
+async def test_all_that_shapes_an_answer_is_told() -> None:
+    gateway = make_gateway()
+    await post(
+        gateway,
+        chat(
+            temperature=0.25,
+            top_p=0.5,
+            top_k=7,
+            seed=11,
+            frequency_penalty=0.75,
+            presence_penalty=-0.5,
+            max_tokens=3,
+            n=2,
+        ),
+    )
+    shape = {
+        names.GEN_AI_REQUEST_TEMPERATURE: 0.25,
+        names.GEN_AI_REQUEST_TOP_P: 0.5,
+        names.GEN_AI_REQUEST_TOP_K: 7,
+        names.GEN_AI_REQUEST_SEED: 11,
+        names.GEN_AI_REQUEST_FREQUENCY_PENALTY: 0.75,
+        names.GEN_AI_REQUEST_PRESENCE_PENALTY: -0.5,
+        names.GEN_AI_REQUEST_MAX_TOKENS: 3,
+        names.GEN_AI_REQUEST_CHOICES: 2,
+    }
+    told = one(gateway, "chat tiny")
+    assert {name: told.get(name) for name in shape} == shape
+    plain = make_gateway()
+    await post(plain, chat())
+    left_out = {names.GEN_AI_REQUEST_CHOICES, names.GEN_AI_REQUEST_TOP_K}
+    assert not left_out & one(plain, "chat tiny").keys()
+
+
+@pytest.mark.parametrize("kind", ["text", "json"])
+async def test_what_an_answer_shall_be_is_told(kind: str) -> None:
+    gateway = gateway_that_says("{}")
+    wanted = {"response_format": {"type": "json_object"}} if kind == "json" else {}
+    await post(gateway, chat(**wanted))
+    assert one(gateway, "chat tiny")[names.GEN_AI_OUTPUT_TYPE] == kind
+
+
 async def test_tokens_of_reasoning_are_part_of_the_usage() -> None:
     gateway = make_gateway(
         lambda _submit, _choice: token_ids("<think>hm</think>yes"), assets=reasoning_assets()
@@ -111,6 +152,16 @@ async def test_tokens_of_reasoning_are_part_of_the_usage() -> None:
     answer = await post(gateway, chat())
     told = answer["usage"]["completion_tokens_details"]["reasoning_tokens"]
     assert one(gateway, "chat tiny")[names.GEN_AI_USAGE_REASONING] == told > 0
+
+
+async def test_cached_tokens_of_lower_tiers_are_told_by_tier() -> None:
+    gateway = make_gateway()
+    gateway.engine.cached_tokens, gateway.engine.tier_tokens = 9, {"disk": 3, "redis": 4}
+    await post(gateway, chat())
+    model = one(gateway, "chat tiny")
+    told = {key: value for key, value in model.items() if names.ATTR_TIER_TOKENS in key}
+    assert told == {f"{names.ATTR_TIER_TOKENS}.disk": 3, f"{names.ATTR_TIER_TOKENS}.redis": 4}
+    assert model[names.ATTR_CACHED_TOKENS] == 9
 
 
 async def test_a_chain_of_responses_is_one_conversation() -> None:

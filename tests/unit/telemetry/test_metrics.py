@@ -212,6 +212,28 @@ def test_engine_gauges_are_read_at_each_scrape() -> None:
     assert samples(metrics)["radixgate_requests_waiting"] == 7
 
 
+def test_every_counter_of_the_engine_is_told_under_its_name() -> None:
+    metrics = Metrics()
+    stats = EngineStats(
+        computed_prompt_tokens=1,
+        recomputed_tokens=2,
+        preemptions=3,
+        fair_preemptions=4,
+        evicted_pages=5,
+        steps=6,
+        num_running=7,
+        pages_locked=8,
+    )
+    metrics.set_engine_source(lambda: stats)
+    found = samples(metrics)
+    counters = (
+        *("computed_prompt_tokens", "recomputed_tokens", "preemptions"),
+        *("fair_preemptions", "evicted_pages", "engine_steps"),
+    )
+    assert [found[f"radixgate_{name}_total"] for name in counters] == [1, 2, 3, 4, 5, 6]
+    assert (found["radixgate_requests_running"], found["radixgate_kv_pages_locked"]) == (7, 8)
+
+
 def test_engine_counters_never_go_back_when_the_engine_restarts() -> None:
     metrics = Metrics()
     history: list[EngineStats | None] = [EngineStats(preemptions=5)]
