@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from telemetry.workloads import Agent, JsonSchema, MultiTurn, PrefixRepetition, Workload
 
-# More than a run of hours has; they are made one by one as they are needed.
-ENDLESS = 100_000
+# More than a run of days has; they are made one by one as they are needed.
+_ENDLESS = 1_000_000_000
+_MAX_SIZE = 1_000_000  # as in files
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class _Named:
 
 
 class SizeError(ValueError):
-    """A size that the workload does not have; the message is one line."""
+    """A size that the workload does not have, or too large a one; the message is one line."""
 
 
 def _chat(sizes: Mapping[str, int], num_requests: int, num_clients: int) -> Workload:
@@ -124,7 +125,7 @@ def make_named(
     Raises: SizeError.
     """
     found = _sizes_of(name, sizes)
-    return _WORKLOADS[name].make(found, num_requests or ENDLESS, num_clients)
+    return _WORKLOADS[name].make(found, num_requests or _ENDLESS, num_clients)
 
 
 def describe_named(name: str, sizes: Sizes) -> str:
@@ -138,6 +139,8 @@ def _sizes_of(name: str, sizes: Sizes) -> Mapping[str, int]:
     if strange := [size for size in given if size not in own]:
         flags = ", ".join(f"--{size.replace('_', '-')}" for size in strange)
         raise SizeError(f"the workload {name} has no {flags}")
+    if large := [size for size, count in given.items() if count > _MAX_SIZE]:
+        raise SizeError(f"--{large[0].replace('_', '-')}: expected at most {_MAX_SIZE:,}")
     return {**own, **given}
 
 

@@ -13,8 +13,9 @@ from telemetry.bench_run import LoadLevel
 from telemetry.trace_file import TraceRequest, trace_scripts
 from telemetry.workloads import Requests, Script, Workload, iter_scripts, turns_of
 
-# So many scripts are made before a load begins; making one takes time that others would wait for.
-_MADE_BEFORE = 2000
+# So many scripts are made before a load begins, as making one takes time that others would wait
+# for; fewer of long ones, as nobody wants to wait for seconds or give gigabytes for them.
+_MADE_BEFORE, _CHARS_BEFORE = 2000, 16_000_000
 
 
 class ScriptSource(Protocol):
@@ -91,5 +92,13 @@ class TraceSource:
 
 
 def _made_before(scripts: Iterator[Script]) -> Iterator[Script]:
-    first = list(islice(scripts, _MADE_BEFORE))
+    first: list[Script] = []
+    num_chars = 0
+    for script in islice(scripts, _MADE_BEFORE):
+        first.append(script)
+        num_chars += sum(
+            len(str(message.get("content"))) for turn in script.turns for message in turn.messages
+        )
+        if num_chars >= _CHARS_BEFORE:
+            break
     return chain(first, scripts)

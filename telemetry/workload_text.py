@@ -4,6 +4,7 @@ The words are a token each in the default model's vocabulary and in most others.
 """
 
 import random
+from collections.abc import Iterator
 from typing import Any
 
 _WORDS = (
@@ -43,11 +44,17 @@ def tool_of(num_tokens: int, *names: object) -> dict[str, Any]:
 _TOOL_FRAME_TOKENS = 60
 
 
-def shuffled(count: int, *names: object) -> list[int]:
-    """The numbers below `count` in the order that follows from the names."""
-    order = list(range(count))
-    _named(names).shuffle(order)
-    return order
+# So many numbers are shuffled in a few hundredths of a second.
+_BLOCK = 100_000
+
+
+def shuffled(count: int, *names: object) -> Iterator[int]:
+    """The numbers below `count` in the order that follows from the names. Of very many each block
+    is shuffled by itself, when it is come to: a load may have more than anyone ever sends."""
+    for start in range(0, count, _BLOCK):
+        order = list(range(start, min(start + _BLOCK, count)))
+        _named((*names, start) if start else names).shuffle(order)
+        yield from order
 
 
 def _named(names: tuple[object, ...]) -> random.Random:

@@ -222,13 +222,14 @@ def num_users(workload: Workload) -> int:
 
 
 def _prefix_repetition(workload: PrefixRepetition, seed: int | str) -> Iterator[Script]:
-    prefixes = [
-        text_of(workload.prefix_tokens, seed, "prefix", group) for group in range(workload.groups)
-    ]
+    prefixes: dict[int, str] = {}
     fields = _fields(workload.output_tokens)
     for index in shuffled(workload.groups * workload.prompts_per_group, seed, "order"):
+        group = index % workload.groups
+        if group not in prefixes:
+            prefixes[group] = text_of(workload.prefix_tokens, seed, "prefix", group)
         suffix = text_of(workload.suffix_tokens, seed, "suffix", index)
-        messages = _opening(prefixes[index % workload.groups], suffix)
+        messages = _opening(prefixes[group], suffix)
         yield Script((Turn(messages, fields),))
 
 

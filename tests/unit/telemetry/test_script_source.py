@@ -1,6 +1,7 @@
 """Named workloads, traces and arrivals: sizes, words, times."""
 
 import json
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from statistics import mean
@@ -14,7 +15,8 @@ from telemetry.named_workloads import NAMES, SizeError, Sizes, describe_named, m
 from telemetry.script_source import TraceSource, WorkloadSource
 from telemetry.trace_file import read_trace
 from telemetry.workload_file import WorkloadFileError
-from telemetry.workloads import Agent, Script, turns_of
+from telemetry.workload_text import shuffled
+from telemetry.workloads import Agent, Script, prompt_turn, turns_of
 
 CLOSED = LoadLevel(Arrival.CLOSED, concurrency=2)
 SMALL = Sizes(prompt_tokens=6, output_tokens=3)
@@ -80,6 +82,8 @@ def test_a_size_that_a_workload_does_not_have_is_refused(name: str, sizes: Sizes
         describe_named(name, sizes)
     with pytest.raises(SizeError):
         make_named(name, sizes, num_requests=1)
+    with pytest.raises(SizeError, match="--output-tokens: expected at most 1,000,000"):
+        make_named(name, Sizes(output_tokens=1_000_001), num_requests=1)
 
 
 def test_a_closed_loop_has_no_times_and_an_open_one_those_of_its_conversations() -> None:
@@ -178,3 +182,38 @@ def test_a_file_that_is_no_trace_is_refused(tmp_path: Path, content: str) -> Non
     path.write_text(content)
     with pytest.raises(WorkloadFileError):
         read_trace(path)
+
+
+def test_a_load_of_more_requests_than_anyone_sends_begins_at_once() -> None:
+    """The first words are those of a load with fewer."""
+    few = make_named("unique", SMALL, num_requests=100_000)
+    many = make_named("unique", SMALL, num_requests=999_999_999)
+    endless = make_named("unique", SMALL, num_requests=None)
+    firsts = [said(next(WorkloadSource(one).first_scripts(1))) for one in (few, many, endless)]
+    assert len(set(firsts)) == 1
+    assert turns_of(endless) == (1_000_000_000, 1)
+    groups = Sizes(prefix_tokens=1_000_000, prompt_tokens=1, groups=1_000_000)
+    large = make_named("shared_prefix", groups, num_requests=1)
+    assert len(said(next(WorkloadSource(large).first_scripts(1)))) > 1_000_000
+
+
+def test_every_number_of_a_shuffled_million_comes_once() -> None:
+    order = list(shuffled(250_000, "a"))
+    assert sorted(order) == list(range(250_000))
+    assert order[:100_000] == list(shuffled(100_000, "a"))
+    assert order[100_000:200_000] != [one + 100_000 for one in order[:100_000]]
+
+
+def test_of_long_scripts_few_are_made_before_a_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+
+    def counted(*_: object, **__: object) -> Iterator[Script]:
+        for index in range(100):
+            made.append(index)
+            yield Script((prompt_turn("word " * 200_000, 1),))
+
+    monkeypatch.setattr("telemetry.script_source.iter_scripts", counted)
+    source = WorkloadSource(make_named("unique", SMALL, num_requests=100))
+    found = source.scripts(1)
+    assert len(made) == 16
+    assert len(list(found)) == 100
