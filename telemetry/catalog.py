@@ -34,7 +34,8 @@ TIERS = ("device", "host", "disk", "redis")
 TOKEN_KINDS = ("input", "cached_input", "output")
 GOODPUT_RESULTS = ("good", "slow_ttft", "slow_tpot", "failed")
 MISS_REASONS = ("grows", "differs", "never_seen", "evicted")
-MAX_REASONS = 32
+# More than there are codes: refusals of one kind must not hide those of another.
+MAX_REASONS = 64
 MAX_TENANTS = 256
 
 # The first rows are the buckets that OpenTelemetry's GenAI conventions advise; small models on a
