@@ -1,20 +1,17 @@
-"""What is said of a load of streamed requests, as a client saw it: definitions only, no I/O.
+"""What is said of a streamed request, as a client saw it, and percentiles: definitions, no I/O.
 
 TTFT and ITL are those of telemetry.timing. A client sees text: a delta counts as many tokens as
 the server tells ids with it, and one where it tells none. TPOT is a request's time from its first
-to its last token over the number of tokens after the first. Goodput counts only requests that kept
-both limits.
+to its last token over the number of tokens after the first.
 """
 
 import math
-import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from telemetry.timing import StreamTimer
 
 _NS = 1e9
-_MS = 1e3
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,28 +28,6 @@ class RequestTiming:
     def tpot_s(self) -> float | None:
         """None for an answer of one token."""
         return self.stream_s / (self.output_tokens - 1) if self.output_tokens > 1 else None
-
-
-@dataclass(frozen=True, slots=True)
-class LoadSummary:
-    """A load's figures; None where no request has what the figure is made of."""
-
-    output_tok_s: float
-    ttft_p50_ms: float | None
-    ttft_p95_ms: float | None
-    ttft_p99_ms: float | None
-    tpot_p50_ms: float | None
-    tpot_p95_ms: float | None
-    tpot_p99_ms: float | None
-    itl_p99_ms: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What a request must keep to count as good."""
-
-    max_ttft_s: float
-    max_tpot_s: float
 
 
 def time_stream(
@@ -74,23 +49,6 @@ def time_stream(
     )
 
 
-def summarize(timings: Sequence[RequestTiming], *, wall_s: float) -> LoadSummary:
-    """Of all answered requests of a load that took `wall_s`."""
-    ttft = [timing.ttft_s for timing in timings]
-    tpot = [timing.tpot_s for timing in timings if timing.tpot_s is not None]
-    itl = [gap for timing in timings for gap in timing.itl_s]
-    return LoadSummary(
-        output_tok_s=sum(timing.output_tokens for timing in timings) / wall_s,
-        ttft_p50_ms=_in_ms(statistics.median(ttft) if ttft else None),
-        ttft_p95_ms=_in_ms(percentile(ttft, 0.95)),
-        ttft_p99_ms=_in_ms(percentile(ttft, 0.99)),
-        tpot_p50_ms=_in_ms(statistics.median(tpot) if tpot else None),
-        tpot_p95_ms=_in_ms(percentile(tpot, 0.95)),
-        tpot_p99_ms=_in_ms(percentile(tpot, 0.99)),
-        itl_p99_ms=_in_ms(percentile(itl, 0.99)),
-    )
-
-
 def percentile(values: Sequence[float], share: float) -> float | None:
     """The smallest value that at least `share` of the values do not exceed (nearest rank): with
     few values the largest, never one that was not measured. None without values."""
@@ -103,16 +61,3 @@ def nearest_rank(ordered: Sequence[float], share: float) -> float:
     """`percentile` of values that are in order already, of which there is one at least."""
     rank = math.ceil(share * len(ordered))
     return ordered[max(rank, 1) - 1]
-
-
-def goodput(timings: Sequence[RequestTiming], limits: Limits, *, wall_s: float) -> float:
-    """Requests a second that kept both limits."""
-    return sum(_is_good(timing, limits) for timing in timings) / wall_s
-
-
-def _is_good(timing: RequestTiming, limits: Limits) -> bool:
-    return timing.ttft_s <= limits.max_ttft_s and (timing.tpot_s or 0.0) <= limits.max_tpot_s
-
-
-def _in_ms(seconds: float | None) -> float | None:
-    return None if seconds is None else seconds * _MS

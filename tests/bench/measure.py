@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 import jsonschema
 
 from telemetry.answer_stream import Answer, StreamError, read_answer
-from telemetry.load import summarize
 from tests.bench.client import RecordedLoad, run_load
+from tests.bench.load_summary import summarize
 from tests.bench.memory import watch_memory
 from tests.bench.processor import ProcessorTimes
 from tests.bench.results import ColdAndWarm, LoadRow, Results, Start

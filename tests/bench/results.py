@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 
-from telemetry.load import LoadSummary
+from tests.bench.load_summary import LoadSummary
 
 LoadKey = tuple[str, int]  # workload, number of clients
 

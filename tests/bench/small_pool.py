@@ -16,8 +16,8 @@ import uvloop
 
 from telemetry.answer_stream import StreamError, read_answer
 from telemetry.catalog import PREEMPTIONS
-from telemetry.load import Limits, goodput
 from tests.bench.client import RecordedLoad, run_load
+from tests.bench.load_summary import Limits, goodput
 from tests.bench.machine import this_machine
 from tests.bench.measure import make_row, warm_up
 from tests.bench.processor import ProcessorTimes

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from telemetry.load import LoadSummary
+from tests.bench.load_summary import LoadSummary
 from tests.bench.report import row_cells
 from tests.bench.results import LoadRow, Results
 
