@@ -110,7 +110,8 @@ class AnswerView {
     this.isOver = false;
     this.item = element(
       "article", { class: "turn assistant", "aria-busy": "true" },
-      element("h3", {}, "Model"), this.thoughts, this.text, this.calls, this.error, this.facts, this.links,
+      element("h3", {}, "Model"), this.thoughts, this.text, this.calls, this.error, this.facts,
+      this.links,
     );
     list.append(this.item);
   }

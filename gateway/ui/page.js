@@ -1,6 +1,6 @@
 "use strict";
-// Puts the page together: asks for the data once a second while it is looked at, and for the tree when
-// something has changed.
+// Puts the page together: asks for the data once a second while it is looked at, and for the tree
+// when something has changed.
 
 const POLL_MS = 1000;
 const MAX_WAIT_MS = 30000;
@@ -15,9 +15,9 @@ class LivePage {
     this.requests = new Requests(byId("request-list"), byId("requests-note"));
     this.errors = new Errors(byId("error-rows"), byId("errors-note"), byId("errors-region"));
     this.tree = new Tree({
-      picture: byId("tree"), note: byId("tree-note"), detail: byId("tree-detail"), all: byId("tree-all"),
-      keys: byId("tree-keys"), legend: byId("tree-legend"), whole: byId("tree-as-table"),
-      table: byId("tree-rows"),
+      picture: byId("tree"), note: byId("tree-note"), detail: byId("tree-detail"),
+      all: byId("tree-all"), keys: byId("tree-keys"), legend: byId("tree-legend"),
+      whole: byId("tree-as-table"), table: byId("tree-rows"),
     });
     this.playground = new Playground({
       reveal: (traceId) => this.requests.reveal(traceId), changed: () => this.onAnswer(),
@@ -103,7 +103,8 @@ class LivePage {
     } catch (error) {
       if (error.status !== 403) throw error;
       this.mayWatch = false;
-      this.wantKey(`${error.message} This key can use the playground and see its own part of the cache.`);
+      const rights = "This key can use the playground and see its own part of the cache.";
+      this.wantKey(`${error.message} ${rights}`);
       return;
     }
     if (state.server.started_at !== this.startedAt && this.latest) {
@@ -147,7 +148,9 @@ class LivePage {
       const isWrong = Boolean(keyStore.key);
       keyStore.key = "";
       byId("forget-key").hidden = true;
-      this.wantKey(isWrong ? "The server does not know this key." : "This server wants an API key.");
+      this.wantKey(
+        isWrong ? "The server does not know this key." : "This server wants an API key.",
+      );
       return;
     }
     this.numFailures++;

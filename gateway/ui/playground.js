@@ -5,8 +5,8 @@ class Playground {
   // `reveal(traceId)` opens a request in the list, `changed()` is told after each answer.
   constructor({ reveal, changed }) {
     this.fields = Object.fromEntries([
-      "system", "model", "temperature", "max-tokens", "schema", "tools", "tool-choice", "prompt", "send",
-      "stop", "new-chat", "transcript",
+      "system", "model", "temperature", "max-tokens", "schema", "tools", "tool-choice", "prompt",
+      "send", "stop", "new-chat", "transcript",
     ].map((id) => [id, byId(id)]));
     this.turns = [];
     this.running = null;
@@ -17,7 +17,8 @@ class Playground {
       this.send();
     });
     this.fields.prompt.addEventListener("keydown", (event) => {
-      if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) byId("chat-form").requestSubmit();
+      const isSent = event.key === "Enter" && (event.ctrlKey || event.metaKey);
+      if (isSent) byId("chat-form").requestSubmit();
     });
     this.fields.stop.addEventListener("click", () => this.running && this.running.abort());
     this.fields["new-chat"].addEventListener("click", () => this.forget());
@@ -69,10 +70,12 @@ class Playground {
   async send() {
     const { prompt, transcript } = this.fields;
     const said = prompt.value;
+    const turns = this.turns;
     const body = this.running ? null : this.request(said);
     if (body === null) return;
     transcript.append(element(
-      "article", { class: "turn user" }, element("h3", {}, "You"), element("p", { class: "said" }, said),
+      "article", { class: "turn user" },
+      element("h3", {}, "You"), element("p", { class: "said" }, said),
     ));
     const view = new AnswerView(transcript, this.reveal);
     const answer = new Answer(body);
@@ -82,13 +85,15 @@ class Playground {
     this.setRunning(null);
     view.end(answer, problem);
     scrollToEnd(transcript);
-    // A conversation goes on with what was said; what failed can be tried again.
+    this.changed();
+    // A conversation goes on with what was said; what failed can be tried again. It may be over,
+    // if a new one was begun meanwhile.
+    if (this.turns !== turns) return;
     if (answer.text || answer.calls.length) {
       this.turns = [...body.messages.filter(notSystem), answer.message];
     } else if (problem !== null && !prompt.value) {
       prompt.value = said;
     }
-    this.changed();
   }
 
   // What went wrong, in words; null if nothing did.
@@ -107,13 +112,19 @@ class Playground {
   }
 
   setRunning(controller) {
+    const { prompt, send, stop } = this.fields;
+    const focused = document.activeElement;
     this.running = controller;
-    this.fields.stop.disabled = controller === null;
-    this.fields.send.disabled = controller !== null;
+    stop.disabled = controller === null;
+    send.disabled = controller !== null;
+    // What is disabled loses the focus, which has to be somewhere.
+    if (focused === send) stop.focus();
+    if (focused === stop) prompt.focus();
   }
 }
 
-// A fast model says more than a thousand pieces a second: what is shown follows at the screen's pace.
+// A fast model says more than a thousand pieces a second: what is shown follows at the screen's
+// pace.
 function oncePerFrame(work) {
   let isDue = false;
   return () => {
@@ -135,7 +146,8 @@ function scrollToEnd(node) {
 }
 
 function problemText(error) {
-  const about = [error.status || null, error.code || error.type, error.param && `in ${error.param}`];
+  const place = error.param && `in ${error.param}`;
+  const about = [error.status, error.code || error.type, place];
   const request = error.headers && error.headers.get("x-request-id");
   if (request) about.push(`request ${request}`);
   const told = about.filter(Boolean).join(", ");

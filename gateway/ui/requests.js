@@ -3,7 +3,8 @@
 
 const MAX_SHOWN = 50;
 const PHASE_CLASSES = new Set([
-  "tokenize", "queue", "grammar.compile", "cache.match", "cache.fetch", "prefill", "decode", "validate",
+  "tokenize", "queue", "grammar.compile", "cache.match", "cache.fetch", "prefill", "decode",
+  "validate",
 ]);
 // Narrower ones cannot hold their name.
 const LABEL_SHARE = 0.08;
@@ -46,8 +47,8 @@ class Requests {
   }
 }
 
-// Puts the items into this order and moves only those that are not in their place, as a moved element
-// loses the focus.
+// Puts the items into this order and moves only those that are not in their place, as a moved
+// element loses the focus.
 function arrange(list, items) {
   const wanted = new Set(items);
   for (const item of [...list.children]) {
@@ -61,7 +62,8 @@ function arrange(list, items) {
 function requestsNote(state, numShown) {
   if (!numShown) return "None so far.";
   const more = state.left_out ? `, and ${whole(state.left_out)} more under way` : "";
-  return `${counted(state.requests.length, "request")} under way${more}; then the latest that ended.`;
+  const running = counted(state.requests.length, "request");
+  return `${running} under way${more}; then the latest that ended.`;
 }
 
 class RequestRow {
@@ -158,8 +160,8 @@ function phaseTable(rows) {
 }
 
 function phaseRow(phase, request) {
-  const takes = phase.end_ms === null ? `${milliseconds(request.duration_ms - phase.start_ms)} so far`
-    : milliseconds(phase.end_ms - phase.start_ms);
+  const isOpen = phase.end_ms === null;
+  const took = (isOpen ? request.duration_ms : phase.end_ms) - phase.start_ms;
   const told = Object.entries(phase.attributes).filter(isTold).map(
     ([name, value]) => `${name} ${attribute(value)}`,
   );
@@ -170,7 +172,7 @@ function phaseRow(phase, request) {
       "svg", { class: "bar", "aria-hidden": "true" }, phaseBar(phase, request, false),
     )),
     element("td", { class: "number" }, milliseconds(phase.start_ms)),
-    element("td", { class: "number" }, takes),
+    element("td", { class: "number" }, milliseconds(took) + (isOpen ? " so far" : "")),
     element("td", {}, told.join(", ")),
   );
 }
@@ -196,13 +198,15 @@ class Errors {
   show(errors) {
     for (const error of errors) {
       const cells = [
-        clockTime(error.at), String(error.status), error.code, error.route, error.request_id, error.trace_id,
+        clockTime(error.at), String(error.status), error.code, error.route, error.request_id,
+        error.trace_id,
       ];
       this.rows.prepend(element("tr", {}, ...cells.map((cell) => element("td", {}, cell))));
     }
     while (this.rows.children.length > MAX_SHOWN) this.rows.lastElementChild.remove();
     const count = this.rows.children.length;
     this.region.hidden = !count;
-    say(this.note, count ? `The latest ${whole(count)}; the log and the trace say more.` : "None so far.");
+    const more = `The latest ${whole(count)}; the log and the trace say more.`;
+    say(this.note, count ? more : "None so far.");
   }
 }

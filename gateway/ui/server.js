@@ -5,9 +5,10 @@ const KEY_NAME = "radixgate-key";
 
 // What the server refused, or that it did not answer (status 0).
 class ServerError extends Error {
-  constructor(message, { status = 0, code = null, type = null, param = null, headers = null } = {}) {
+  constructor(message, about = {}) {
     super(message);
-    Object.assign(this, { status, code, type, param, headers });
+    const unknown = { status: 0, code: null, type: null, param: null, headers: null };
+    Object.assign(this, unknown, about);
   }
 }
 

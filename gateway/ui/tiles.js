@@ -20,13 +20,15 @@ const TILES = [
   {
     title: "Output",
     value: ({ now }) => `${now.output_tok_s.toFixed(1)} tokens/s`,
-    note: ({ now }) => `${counted(now.requests, "request")} ended in the last ${duration(now.window_s)}`,
+    note: ({ now }) =>
+      `${counted(now.requests, "request")} ended in the last ${duration(now.window_s)}`,
     points: ({ now }) => now.tokens_by_second,
   },
   {
     title: "Cache hits",
     value: ({ now }) => percent(now.hit_rate),
-    note: ({ now }) => `${whole(now.cached_tokens)} of ${counted(now.prompt_tokens, "prompt token")}`,
+    note: ({ now }) =>
+      `${whole(now.cached_tokens)} of ${counted(now.prompt_tokens, "prompt token")}`,
     point: ({ now }) => now.hit_rate,
   },
   {
@@ -38,7 +40,7 @@ const TILES = [
   },
   {
     title: "KV pages",
-    value: ({ pages }) => pages ? `${percent((pages.total - pages.free) / pages.total)} used` : "–",
+    value: ({ pages }) => pages ? `${percent(1 - pages.free / pages.total)} used` : "–",
     note: ({ pages }) => pages ? pageNote(pages) : "",
     point: ({ pages }) => pages ? pages.total - pages.free : null,
   },
@@ -46,7 +48,7 @@ const TILES = [
 
 function pageNote(pages) {
   const states = [
-    `${whole(pages.cached)} cached`, `${whole(pages.held)} written`, `${whole(pages.free)} free`,
+    `${whole(pages.cached)} cached`, `${whole(pages.held)} held`, `${whole(pages.free)} free`,
   ];
   if (pages.locked) states.push(`${whole(pages.locked)} in use`);
   if (pages.pinned) states.push(`${whole(pages.pinned)} pinned`);
@@ -95,7 +97,9 @@ function curvePoints(values) {
 
 function serverLine({ server }) {
   const parts = [server.models.join(", "), `engine ${server.engine}`];
-  if (server.dtype !== null) parts.push(`${server.architecture}, ${server.dtype} on ${server.device}`);
+  if (server.dtype !== null) {
+    parts.push(`${server.architecture}, ${server.dtype} on ${server.device}`);
+  }
   parts.push(`up ${duration(server.uptime_s)}`, `version ${server.version}`);
   return parts.join(" · ");
 }

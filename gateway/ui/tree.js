@@ -1,6 +1,6 @@
 "use strict";
-// The radix tree as an icicle: an edge is as wide as the tokens of all that is cached from it on, and
-// lies under the edge that it goes on from.
+// The radix tree as an icicle: an edge is as wide as the tokens of all that is cached from it on,
+// and lies under the edge that it goes on from.
 
 const ROW_HEIGHT = 26;
 // Deeper edges are drawn once one looks closer.
@@ -84,7 +84,8 @@ class Tree {
     const mostHits = Math.max(1, ...this.edges.map((edge) => edge.hits));
     this.shown = new Map(placed.map((place) => [place.edge.id, this.edgeShape(place, mostHits)]));
     this.picture.replaceChildren(...this.shown.values());
-    this.picture.setAttribute("height", ROW_HEIGHT * (1 + Math.max(0, ...placed.map(({ row }) => row))));
+    const lastRow = Math.max(0, ...placed.map(({ row }) => row));
+    this.picture.setAttribute("height", ROW_HEIGHT * (1 + lastRow));
     for (const part of [this.picture, this.keys, this.legend, this.whole]) {
       part.toggleAttribute("hidden", !this.edges.length);
     }
@@ -103,7 +104,7 @@ class Tree {
       "svg",
       { x: `${100 * x}%`, y: row * ROW_HEIGHT, width: `${100 * width}%`, height: ROW_HEIGHT - 2 },
       drawn("rect", { width: "100%", height: "100%" }),
-      width >= LABEL_WIDTH && drawn("text", { x: 5, y: 16 }, `${whole(edge.tokens)} ${edgeText(edge)}`),
+      width >= LABEL_WIDTH && drawn("text", { x: 5, y: 16 }, edgeLabel(edge)),
     );
     const shape = drawn("g", {
       class: classes.filter(Boolean).join(" "), role: "treeitem", tabindex: "-1",
@@ -111,7 +112,8 @@ class Tree {
     }, box);
     shape.addEventListener("mouseenter", () => say(this.detail, edgeDetail(edge)));
     shape.addEventListener("focus", () => this.onFocus(edge));
-    shape.addEventListener("click", () => this.zoom(edge.id === this.zoomedId ? parentId(edge) : edge.id));
+    const nextId = edge.id === this.zoomedId ? parentId(edge) : edge.id;
+    shape.addEventListener("click", () => this.zoom(nextId));
     return shape;
   }
 
@@ -160,6 +162,10 @@ function edgeText(edge) {
   return edge.text === null ? "(another owner's)" : oneLine(edge.text);
 }
 
+function edgeLabel(edge) {
+  return `${whole(edge.tokens)} ${edgeText(edge)}`;
+}
+
 function edgeState(edge) {
   return [edge.in_use && "in use", edge.pinned_until && "pinned"].filter(Boolean).join(", ");
 }
@@ -180,7 +186,8 @@ function edgeDetail(edge) {
 function edgeRow(edge) {
   const above = edge.above ? String(edge.above.id) : "";
   const cells = [
-    above, edge.depth, whole(edge.tokens), whole(edge.pages), whole(edge.hits), edgeState(edge), edgeText(edge),
+    above, edge.depth, whole(edge.tokens), whole(edge.pages), whole(edge.hits), edgeState(edge),
+    edgeText(edge),
   ];
   return element(
     "tr", {},

@@ -104,9 +104,23 @@ def test_text_appears_while_it_is_made_and_stop_ends_it(ui: Watched) -> None:
     expect(ui.page.get_by_role("button", name="Send", exact=True)).to_be_disabled()
     stop.click()
     expect(turn.locator(".error")).to_have_text("Stopped.")
+    expect(ui.page.get_by_label("Message")).to_be_focused()
     expect(stop).to_be_disabled()
     expect(ui.page.locator("#request-list li").first.locator(".state")).to_have_text("aborted")
     ui.excuse("/v1/chat/completions net::ERR_ABORTED")
+
+
+def test_a_new_chat_ends_what_runs_and_goes_on_with_none_of_it(ui: Watched) -> None:
+    endless(ui, "Go on")
+    ui.page.get_by_role("button", name="New chat").click()
+    expect(ui.page.get_by_role("button", name="Stop")).to_be_disabled()
+    with ui.page.expect_request("**/v1/chat/completions") as asked:
+        ask(ui, "Begin")
+    body = asked.value.post_data_json
+    assert body is not None
+    assert body["messages"] == [{"role": "user", "content": "Begin"}]
+    expect(ui.page.locator(".turn.assistant")).not_to_have_attribute("aria-busy", "true")
+    ui.excuse("net::ERR_ABORTED")
 
 
 def test_a_running_request_has_a_waterfall_of_its_phases(ui: Watched, keyed_server: Target) -> None:

@@ -12,6 +12,7 @@ from gateway.page import Page, load_page
 
 FOLDER = Path(__file__).parents[3] / "gateway" / "ui"
 MAX_LINES = 500
+MAX_LINE_LEN = 100
 # What makes markup or code of a string.
 SINKS = re.compile(
     r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function|DOMParser"
@@ -86,6 +87,8 @@ def test_each_file_of_the_folder_is_in_the_page_whole(page: Page) -> None:
     for file in FOLDER.iterdir():
         text = file.read_text()
         assert len(text.splitlines()) <= MAX_LINES, file.name
+        if file.suffix != ".html":
+            assert max(map(len, text.splitlines())) <= MAX_LINE_LEN, file.name
         if file.suffix in (".js", ".css"):
             kind = "script" if file.suffix == ".js" else "style"
             assert "\n" + text in inline[kind], file.name
