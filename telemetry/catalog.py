@@ -147,7 +147,7 @@ INTER_TOKEN = _Metric(
 QUEUE = _Metric(
     "radixgate_queue_seconds", "histogram",
     "Seconds from a request's acceptance by the engine to its admission, or to its end where it"
-    " was never admitted.",
+    " was never admitted; of several choices the longest.",
     "s", (), QUEUE_BUCKETS,
 )  # fmt: skip
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from telemetry import names
-from telemetry.phases import PhaseLike
+from telemetry.phases import PhaseLike, first_wait_ns
 
 _NS = 1e9
 _MS = 1e3
@@ -12,9 +12,9 @@ _MS = 1e3
 
 @dataclass(frozen=True, slots=True)
 class PhaseFigures:
-    """`queue_s` is the wait until the first admission, or until its end where there was none;
-    `mask_s` the time of all masks. None: it had no such phase. `misses` has a reason for each
-    prompt of which the cache did not have all."""
+    """`queue_s` is the wait until admission, or until its end where there was none, of several
+    choices the longest; `mask_s` the time of all masks. None: it had no such phase. `misses` has a
+    reason for each prompt of which the cache did not have all."""
 
     queue_s: float | None
     mask_s: float | None
@@ -23,9 +23,9 @@ class PhaseFigures:
 
 def figures_of(phases: Sequence[PhaseLike]) -> PhaseFigures:
     """Of the phases as they became known."""
-    queue = next((phase for phase in phases if phase.name == names.SPAN_QUEUE), None)
+    waits = [ns for phase in phases if (ns := first_wait_ns(phase)) is not None]
     return PhaseFigures(
-        queue_s=None if queue is None else max(0, queue.end_ns - queue.start_ns) / _NS,
+        queue_s=max(waits) / _NS if waits else None,
         mask_s=_mask_s(phases),
         misses=tuple(_misses(phases)),
     )

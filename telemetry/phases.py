@@ -146,11 +146,18 @@ class PhaseBuffer:
         if phase.name == EVENT_PREEMPTED:
             self._num_preemptions += 1
         elif phase.name == SPAN_QUEUE:
-            if ATTR_PREEMPTIONS not in attributes:
-                wait_ns = max(0, phase.end_ns - phase.start_ns)
+            if (wait_ns := first_wait_ns(phase)) is not None:
                 self._queue_ns = max(self._queue_ns or 0, wait_ns)
             reason = attributes.get(ATTR_QUEUE_REASON)
             self._queue_reason = str(reason) if reason is not None else self._queue_reason
+
+
+def first_wait_ns(phase: PhaseLike) -> int | None:
+    """What a choice waited for its admission. None for a wait after a preemption, and for a phase
+    that is no wait."""
+    if phase.name != SPAN_QUEUE or ATTR_PREEMPTIONS in phase.attributes:
+        return None
+    return max(0, phase.end_ns - phase.start_ns)
 
 
 def _span_of(phase: PhaseLike) -> PhaseSpan:

@@ -3,6 +3,7 @@
 from runtime.messages import AttributeValue, Phase
 from telemetry import names
 from telemetry.phase_figures import PhaseFigures, figures_of
+from telemetry.phases import PhaseBuffer
 
 S = 1_000_000_000
 
@@ -22,13 +23,21 @@ def test_without_phases_nothing_is_known() -> None:
     assert figures_of([]) == PhaseFigures(None, None, ())
 
 
-def test_the_wait_is_that_of_the_first_time_in_the_queue() -> None:
+def test_the_wait_is_the_longest_of_all_choices_before_any_preemption() -> None:
     phases = [
-        phase(names.SPAN_TOKENIZE, 0, S),
+        phase(names.SPAN_TOKENIZE, 0, 90 * S),
         phase(names.SPAN_QUEUE, S, 3 * S),
-        phase(names.SPAN_QUEUE, 5 * S, 50 * S),
+        phase(names.SPAN_QUEUE, S, 6 * S),
+        Phase(names.SPAN_QUEUE, 7 * S, 50 * S, {names.ATTR_PREEMPTIONS: 1}),
     ]
-    assert figures_of(phases).queue_s == 2.0
+    assert figures_of(phases).queue_s == 5.0
+
+
+def test_the_wait_is_what_the_trace_says() -> None:
+    phases = [phase(names.SPAN_QUEUE, start * S, 9 * S) for start in (4, 2, 3)]
+    buffer = PhaseBuffer()
+    buffer.add(phases)
+    assert buffer.summary()[names.ATTR_QUEUE_MS] == (figures_of(phases).queue_s or 0) * 1e3 == 7e3
 
 
 def test_a_clock_that_was_set_back_gives_no_wait_below_zero() -> None:
