@@ -6,7 +6,7 @@ module only when a collector is configured.
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from opentelemetry.context import Context
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
@@ -61,16 +61,15 @@ class SpanCounts:
             self._num_queued -= num_spans
             self._num_in_flight += num_spans
 
-    def end(self, num_spans: int, *, is_exported: bool) -> None:
-        """A batch was delivered or lost; after close() it has been counted already."""
+    def end(self, num_spans: int, *, num_exported: int) -> None:
+        """A batch was delivered or lost, or a part of it; after close() it has been counted
+        already."""
         with self._lock:
             if self._is_closed:
                 return
             self._num_in_flight -= num_spans
-            if is_exported:
-                self._num_exported += num_spans
-            else:
-                self._num_dropped += num_spans
+            self._num_exported += num_exported
+            self._num_dropped += num_spans - num_exported
 
     def close(self) -> int:
         """Counts what is queued or in flight as dropped, and says how many that were."""
@@ -84,8 +83,17 @@ class SpanCounts:
 class CountingExporter(SpanExporter):
     """Counts what the inner exporter does with each batch, and reports an outage once."""
 
-    def __init__(self, inner: SpanExporter, *, counts: SpanCounts, target: str) -> None:
+    def __init__(
+        self,
+        inner: SpanExporter,
+        *,
+        counts: SpanCounts,
+        target: str,
+        take_rejected: Callable[[], int] = int,
+    ) -> None:
+        """`take_rejected` says how many spans of the last batch the collector did not want."""
         self._inner = inner
+        self._take_rejected = take_rejected
         self._counts = counts
         self._outage = Outage(
             _logger, "traces", target=target, consequence="lost spans are counted"
@@ -97,9 +105,11 @@ class CountingExporter(SpanExporter):
         """Called by the processor's thread only, one batch at a time."""
         self._counts.begin(len(spans))
         is_exported = not self._is_stopped.is_set() and self._try_export(spans)
-        self._counts.end(len(spans), is_exported=is_exported)
+        num_rejected = min(self._take_rejected(), len(spans)) if is_exported else 0
+        num_exported = len(spans) - num_rejected if is_exported else 0
+        self._counts.end(len(spans), num_exported=num_exported)
         if not self._is_stopped.is_set():
-            self._outage.note(is_exported)
+            self._outage.note(is_exported and not num_rejected)
         return SpanExportResult.SUCCESS if is_exported else SpanExportResult.FAILURE
 
     def _try_export(self, spans: Sequence[ReadableSpan]) -> bool:
@@ -122,11 +132,20 @@ class CountingExporter(SpanExporter):
 class BoundedExport(SpanProcessor):
     """A BatchSpanProcessor whose queue drops are counted and whose end is bounded in time."""
 
-    def __init__(self, exporter: SpanExporter, *, settings: BatchSettings, target: str) -> None:
+    def __init__(
+        self,
+        exporter: SpanExporter,
+        *,
+        settings: BatchSettings,
+        target: str,
+        take_rejected: Callable[[], int] = int,
+    ) -> None:
         self.counts = SpanCounts()
         self.target = target
         self._max_queue_size = settings.max_queue_size
-        self._exporter = CountingExporter(exporter, counts=self.counts, target=target)
+        self._exporter = CountingExporter(
+            exporter, counts=self.counts, target=target, take_rejected=take_rejected
+        )
         self._batches = BatchSpanProcessor(
             self._exporter,
             max_queue_size=settings.max_queue_size,

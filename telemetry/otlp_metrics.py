@@ -33,6 +33,7 @@ from prometheus_client.samples import Sample
 
 from telemetry import names
 from telemetry.catalog import BY_NAME
+from telemetry.collector_session import Rejected, make_session
 from telemetry.errors import SetupError
 from telemetry.metric_definition import MetricDefinition
 from telemetry.outage import last_words
@@ -60,8 +61,9 @@ def make_sender(
 ) -> "OtlpSender":
     """Raises: SetupError when the exporter refuses one of its variables."""
     endpoint = without_credentials(settings.endpoint)
+    rejected = Rejected()
     try:
-        exporter = _make_exporter(settings)
+        exporter = _make_exporter(settings, rejected)
     except Exception as error:  # whatever the exporter raises for a bad variable, and it varies
         expected = f"a working exporter ({error})"
         raise SetupError("OTEL_EXPORTER_OTLP_*", endpoint, expected=expected) from error
@@ -71,6 +73,7 @@ def make_sender(
         resource=make_resource(service_version),
         scope=InstrumentationScope("radixgate", service_version),
         target=f"{endpoint} ({settings.protocol})",
+        take_rejected=rejected.take,
     )
 
 
@@ -86,8 +89,11 @@ class OtlpSender:
         scope: InstrumentationScope,
         target: str,
         clock: Callable[[], int] = time.time_ns,
+        take_rejected: Callable[[], int] = int,
     ) -> None:
+        """`take_rejected` says how many of the last message's points were not taken."""
         self.target = target
+        self._take_rejected = take_rejected
         self._exporter = exporter
         self._registry = registry
         self._resource = resource
@@ -101,7 +107,8 @@ class OtlpSender:
         if self._is_stopped:
             return False
         try:
-            return self._exporter.export(self.data()) is MetricExportResult.SUCCESS
+            is_sent = self._exporter.export(self.data()) is MetricExportResult.SUCCESS
+            return not self._take_rejected() and is_sent
         except Exception as error:
             last_words.keep(f"{type(error).__name__}: {error}")
             return False
@@ -242,7 +249,7 @@ def _attributes(metric: MetricDefinition, labels: _Labels) -> dict[str, str | in
     return attributes
 
 
-def _make_exporter(settings: MetricSettings) -> MetricExporter:
+def _make_exporter(settings: MetricSettings, rejected: Rejected) -> MetricExporter:
     # Imported here: 0.1 s and 30 MB that only the chosen protocol should cost.
     if settings.protocol == "grpc":
         from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import (
@@ -254,4 +261,4 @@ def _make_exporter(settings: MetricSettings) -> MetricExporter:
         OTLPMetricExporter as HttpExporter,
     )
 
-    return HttpExporter()
+    return HttpExporter(session=make_session(rejected, "METRICS"))

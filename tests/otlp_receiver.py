@@ -3,7 +3,7 @@
 import gzip
 import socket
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -160,6 +160,31 @@ def refusing_collector() -> Iterator[str]:
             self.answer(400, b"")
 
     with _http_server(Refuse) as endpoint:
+        yield endpoint
+
+
+@contextmanager
+def answering_collector(
+    status: int, body: bytes = b"", *, headers: Mapping[str, str] | None = None
+) -> Iterator[str]:
+    """The endpoint of an HTTP collector that answers this to everything and keeps nothing. Without
+    a content-length among the headers the body has no end."""
+
+    class Answer(_Handler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["content-length"]))
+            self.send_response(status)
+            for key, value in (headers or {}).items():
+                self.send_header(key, value)
+            self.end_headers()
+            try:
+                self.wfile.write(body)
+                while "content-length" not in (headers or {}):
+                    self.wfile.write(bytes(4096))
+            except OSError:
+                pass  # it was not read on
+
+    with _http_server(Answer) as endpoint:
         yield endpoint
 
 

@@ -85,7 +85,7 @@ def test_closing_counts_the_undecided_once_and_late_results_not_at_all() -> None
         counts.queue(max_queued=9)
     counts.begin(2)
     assert counts.close() == 5
-    counts.end(2, is_exported=True)
+    counts.end(2, num_exported=2)
     assert counts.close() == 0
     assert not counts.queue(max_queued=9)
     assert (counts.num_exported, counts.num_dropped) == (0, 6)
