@@ -350,7 +350,7 @@ def banner(url: str, model_id: str, *, has_chat: bool) -> str:
     # A small model may go on for ever: the first answer shall be there at once.
     body = f'{{"model": "{model_id}", "max_tokens": 64, {prompt}}}'
     return (
-        f"radixgate: serving {model_id} at {url}/v1, try:\n"
+        f"radixgate: serving {model_id} at {url}/v1 (to look at: {url}/ui), try:\n"
         f"curl {url}/v1/{endpoint} -H 'content-type: application/json' -d '{body}'\n"
     )
 

@@ -142,7 +142,7 @@ def test_the_request_to_paste_is_one_that_the_model_can_answer(
     serving, curl = serve.banner(
         "http://h:1", assembly.model_id, has_chat=assembly.has_chat
     ).splitlines()
-    assert serving == "radixgate: serving tiny at http://h:1/v1, try:"
+    assert serving == "radixgate: serving tiny at http://h:1/v1 (to look at: http://h:1/ui), try:"
     command = shlex.split(curl)
     assert command[1] == f"http://h:1/v1/{endpoint}"
     assert json.loads(command[-1]).keys() == {"model", "max_tokens", field}
