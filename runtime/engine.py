@@ -314,7 +314,9 @@ class Engine:
             sequence.matcher = matcher.fork()
             sequence.token_ids = first.token_ids.copy()
         # Cached: this request did not wait for the build, so its span has no length.
-        start_ns, end_ns = outcome.start_ns, outcome.end_ns
+        # One that it joined under way began for another, before it came.
+        start_ns = max(outcome.start_ns, first.phases.queued_since_ns or 0)
+        end_ns = max(start_ns, outcome.end_ns)
         if request.is_build_cached:
             start_ns = end_ns = self._clock()
         first.phases.compiled(

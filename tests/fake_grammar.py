@@ -94,12 +94,14 @@ class Panic(BaseException):
 
 
 class FakeGrammarEngine:
-    """`compiled` names what was compiled; with `gate` cleared, compile waits for it."""
+    """`compiled` names what was compiled; with `gate` cleared, compile waits for it, once it has
+    `begun`."""
 
     name = "fake"
 
     def __init__(self) -> None:
         self.compiled: list[str] = []
+        self.begun = threading.Event()
         self.gate = threading.Event()
         self.gate.set()
 
@@ -107,6 +109,7 @@ class FakeGrammarEngine:
         return prepared(spec.value)
 
     def build(self, prepared: PreparedConstraint) -> ScriptMatcher:
+        self.begun.set()
         assert self.gate.wait(10.0), "the test never opened the gate"
         self.compiled.append(prepared.grammar)
         if prepared.grammar == UNSUPPORTED:

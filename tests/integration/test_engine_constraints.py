@@ -1,5 +1,7 @@
 """Constrained choices: matchers from the side thread, masks, ends, and failures that stay alone."""
 
+import time
+
 import pytest
 
 from runtime.messages import ErrorCode, Sampling
@@ -82,6 +84,28 @@ def test_a_known_constraint_is_not_built_again(bench: GrammarHarness) -> None:
     ]
     assert [phase.attributes[names.ATTR_COMPILE_CACHED] for phase in compiles] == [True]
     assert compiles[0].start_ns == compiles[0].end_ns
+
+
+def test_a_build_that_began_for_another_begins_with_the_request_that_joins_it(
+    bench: GrammarHarness,
+) -> None:
+    bench.grammar_engine.gate.clear()
+    bench.submit(make_submit("a", PROMPT, constraint=scripted([1])))
+    bench.step()
+    assert bench.grammar_engine.begun.wait(5.0)
+    bench.clock.now_ns = time.time_ns()  # which the builder goes by
+    bench.submit(make_submit("b", PROMPT, constraint=scripted([1])))
+    bench.step()
+    bench.grammar_engine.gate.set()
+    bench.wait_for_build()
+    bench.run()
+    first, joined = (
+        {phase.name: phase for phase in bench.answer(request_id).phases} for request_id in "ab"
+    )
+    own, build = joined[names.SPAN_QUEUE], joined[names.SPAN_GRAMMAR_COMPILE]
+    assert not build.attributes[names.ATTR_COMPILE_CACHED]
+    assert own.start_ns <= build.start_ns <= build.end_ns
+    assert first[names.SPAN_GRAMMAR_COMPILE].start_ns < build.start_ns
 
 
 def test_each_choice_has_a_matcher_of_its_own(bench: GrammarHarness) -> None:
