@@ -4,11 +4,11 @@ Nothing is loaded here that only a bench needs: every command of radixgate reads
 """
 
 import argparse
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+from gateway.flag_times import seconds_of
 from telemetry.bench_run import Arrival, Slo
 from telemetry.named_workloads import NAMES
 from telemetry.request_bodies import Endpoint
@@ -16,8 +16,6 @@ from telemetry.trace_file import UNITS
 
 DEFAULT_URL = "http://127.0.0.1:8000/v1"
 DEFAULT_CLIENTS = 8
-_UNITS_S = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-_TIME = re.compile(r"(\d+(?:\.\d+)?|\.\d+)(ms|s|m|h)?", re.ASCII)
 
 _Value = TypeVar("_Value")
 
@@ -141,9 +139,8 @@ def price(text: str) -> float:
 
 def time_of(text: str) -> float:
     """Seconds; without a unit they are meant."""
-    found = _TIME.fullmatch(text.strip())
-    seconds = float(found[1]) * _UNITS_S[found[2] or "s"] if found else 0.0
-    if not 0 < seconds < 1e9:
+    seconds = seconds_of(text)
+    if not seconds:
         raise argparse.ArgumentTypeError(f"{text!r}: a time such as 500ms, 30s or 5m was expected")
     return seconds
 

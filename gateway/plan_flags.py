@@ -3,13 +3,14 @@
 import argparse
 import math
 import re
-from typing import Any
 
+from gateway.flag_times import seconds_of
 from planning.machine import Assumptions
 
 KV_BITS = {"float32": 32, "bfloat16": 16, "float16": 16, "fp8": 8, "int8": 8, "int4": 4}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s)")
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?(?:e\d+)?)([kmbt]?)", re.IGNORECASE)
+# Nothing that is asked for here is smaller or larger: formulas of what is within cannot overflow.
+_LEAST, _MOST = 1e-9, 1e9
 _FACTORS = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12}
 
 
@@ -121,8 +122,9 @@ def _number(text: str) -> float:
 
 def _positive(text: str) -> float:
     value = _number(text)
-    if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r}: a number above 0 was expected")
+    if not _LEAST <= value <= _MOST:
+        expected = f"a number above 0, from {_LEAST:g} to {_MOST:g}, was expected"
+        raise argparse.ArgumentTypeError(f"{text!r}: {expected}")
     return value
 
 
@@ -140,14 +142,15 @@ def _count(text: str) -> int:
 
 def _amount(text: str) -> float:
     found = _AMOUNT.fullmatch(text)
-    if found is None or not 0 < float(found[1]) < math.inf:
+    amount = float(found[1]) * _FACTORS[found[2].lower()] if found else 0.0
+    if not 0 < amount <= _MOST * _MOST:
         raise argparse.ArgumentTypeError(f"{text!r}: a number such as 8.03b was expected")
-    return float(found[1]) * _FACTORS[found[2].lower()]
+    return amount
 
 
-def _duration(text: str) -> Any:
+def _duration(text: str) -> float:
     """Seconds."""
-    found = _DURATION.fullmatch(text)
-    if found is None:
+    seconds = seconds_of(text, needs_unit=True)
+    if seconds is None:
         raise argparse.ArgumentTypeError(f"{text!r}: a time such as 500ms or 1.5s was expected")
-    return float(found[1]) / (1000 if found[2] == "ms" else 1)
+    return seconds

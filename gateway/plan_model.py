@@ -11,11 +11,18 @@ from planning.errors import PlanError
 from planning.gguf_facts import StoredTensor, model_of_gguf, packed_bytes
 from planning.known_models import KNOWN_MODELS, known_model
 from planning.model_config import model_of_config
-from planning.model_facts import DecoderSizes, ModelFacts, StoredBytes, with_total_params
+from planning.model_facts import (
+    DecoderSizes,
+    ModelFacts,
+    StoredBytes,
+    checked_layers,
+    with_total_params,
+)
 from runtime.gguf_file import GgufFile
 from runtime.hub_reference import HubReference, parse_hub_reference
 
 _MAX_CONFIG_BYTES = 16 << 20
+_MAX_NAME_CHARS = 100  # of one that is found nowhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +39,17 @@ def find_model(options: argparse.Namespace) -> FoundModel:
     """Raises: PlanError; ModelError where a file or the hub is at fault."""
     if options.model is None:
         return FoundModel(_model_of_flags(options), 16.0)
-    path = Path(options.model).expanduser()
-    if path.is_dir():
-        return _model_of_config_file(path / "config.json", name=path.resolve().name)
-    if path.exists():
+    bits: float | None = options.weight_bits
+    try:
+        path = Path(options.model).expanduser()
+        is_folder, exists = path.is_dir(), path.exists()
+    except (OSError, RuntimeError) as error:  # too long, not to be looked at, nobody's home
+        raise PlanError(f"{options.model[:_MAX_NAME_CHARS]}: {error}"[:300]) from None
+    if is_folder:
+        return _model_of_config_file(path / "config.json", path.resolve().name, weight_bits=bits)
+    if exists and path.suffix == ".json":
+        return _model_of_config_file(path, path.resolve().parent.name, weight_bits=bits)
+    if exists:
         return _model_of_gguf_file(path)
     if options.model.lower() in KNOWN_MODELS:
         return FoundModel(known_model(options.model.lower()), 16.0)
@@ -43,13 +57,13 @@ def find_model(options: argparse.Namespace) -> FoundModel:
     if reference is None:
         known = ", ".join(KNOWN_MODELS)
         raise PlanError(
-            f"{options.model!r} is no file, no folder, no hub id (org/name) and no known model;"
-            f" known: {known}"
+            f"{options.model[:_MAX_NAME_CHARS]!r} is no file, no folder, no hub id (org/name) and"
+            f" no known model; known: {known}"
         )
-    return _model_of_hub(reference)
+    return _model_of_hub(reference, weight_bits=bits)
 
 
-def _model_of_hub(reference: HubReference) -> FoundModel:
+def _model_of_hub(reference: HubReference, *, weight_bits: float | None) -> FoundModel:
     if reference.file is not None:
         raise PlanError(
             f"{reference}: its header is not read over the network; fetch the file and name it, or"
@@ -58,10 +72,12 @@ def _model_of_hub(reference: HubReference) -> FoundModel:
     # Imported late: the library takes half a second, and only a hub id needs it.
     from runtime.hub import fetch_config
 
-    return _model_of_config_file(fetch_config(reference), name=str(reference))
+    path = fetch_config(reference)
+    return _model_of_config_file(path, str(reference), weight_bits=weight_bits)
 
 
-def _model_of_config_file(path: Path, *, name: str) -> FoundModel:
+def _model_of_config_file(path: Path, name: str, *, weight_bits: float | None) -> FoundModel:
+    """`weight_bits` are those that the operator names, in place of the file's."""
     try:
         with path.open("rb") as file:
             entries: Any = json.loads(file.read(_MAX_CONFIG_BYTES))
@@ -71,7 +87,7 @@ def _model_of_config_file(path: Path, *, name: str) -> FoundModel:
         raise PlanError(f"{path}: is not JSON") from None
     if not isinstance(entries, dict):
         raise PlanError(f"{path}: must be a JSON object")
-    found = model_of_config(entries, name=name, source="config.json")
+    found = model_of_config(entries, name=name, source="config.json", weight_bits=weight_bits)
     return FoundModel(found.facts, found.weight_bits)
 
 
@@ -103,9 +119,10 @@ def _model_of_flags(options: argparse.Namespace) -> ModelFacts:
         raise PlanError(f"name a --model, or its sizes: {', '.join(missing)} missing")
     if options.hidden % options.heads and options.head_dim is None:
         raise PlanError(f"--head-dim is needed: {options.heads} heads do not divide --hidden")
+    name = "a model of these sizes"
     sizes = DecoderSizes(
         hidden_size=options.hidden,
-        num_layers=options.layers,
+        num_layers=checked_layers(options.layers, name),
         num_heads=options.heads,
         num_kv_heads=options.kv_heads or options.heads,
         head_dim=options.head_dim or options.hidden // options.heads,
@@ -121,4 +138,4 @@ def _model_of_flags(options: argparse.Namespace) -> ModelFacts:
     experts = (options.experts, options.experts_used, options.expert_ffn)
     if any(experts) and not all(experts):
         raise PlanError("--experts, --experts-used and --expert-ffn belong together")
-    return with_total_params(sizes, round(options.params), name="a model of these sizes")
+    return with_total_params(sizes, round(options.params), name=name)

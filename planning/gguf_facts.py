@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from planning.errors import PlanError
-from planning.model_facts import ExpertFacts, ModelFacts, StoredBytes
+from planning.model_facts import ExpertFacts, ModelFacts, StoredBytes, checked_layers
 
 _EMBEDDING, _OUTPUT = "token_embd.weight", "output.weight"
 _EXPERT = re.compile(r"\.ffn_(gate|up|down|gate_up)(_exps|\.\d+)\.")
@@ -51,7 +51,8 @@ def model_of_gguf(
     params = _by_part({one.name: float(one.num_params) for one in tensors})
     if not params[_EMBEDDING]:
         raise PlanError(f"{name}: the file has no tensor {_EMBEDDING!r}")
-    num_layers, hidden = header.integer("block_count"), header.integer("embedding_length")
+    num_layers = checked_layers(header.integer("block_count"), name)
+    hidden = header.integer("embedding_length")
     num_heads = header.integer("attention.head_count")
     return ModelFacts(
         name=name,
@@ -60,7 +61,7 @@ def model_of_gguf(
         num_heads=num_heads,
         num_kv_heads=header.integer("attention.head_count_kv", num_heads),
         head_dim=header.integer("attention.key_length", hidden // max(1, num_heads)),
-        vocab_size=round(params[_EMBEDDING]) // hidden,
+        vocab_size=round(params[_EMBEDDING]) // max(1, hidden),
         max_context=header.integer("context_length"),
         windows=header.windows(num_layers),
         dense_params=round(params["dense"]),

@@ -25,7 +25,7 @@ from planning.step_time import ServedModel, StepTime
 from planning.workload import Workload
 
 _MAX_ROWS = 1 << 20
-_NUM_HALVINGS = 44
+_NUM_HALVINGS = 80  # also of a millionth of a row nine digits are known then
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,9 @@ from dataclasses import dataclass, replace
 
 from planning.errors import PlanError
 
+# More than any model has; of each layer something is kept.
+_MAX_LAYERS = 10_000
+
 
 @dataclass(frozen=True, slots=True)
 class ExpertFacts:
@@ -93,7 +96,6 @@ class ModelFacts:
         """Itself. Raises: PlanError for sizes that contradict each other."""
         sizes = (
             ("hidden size", self.hidden_size),
-            ("number of layers", self.num_layers),
             ("number of heads", self.num_heads),
             ("number of KV heads", self.num_kv_heads),
             ("head size", self.head_dim),
@@ -122,10 +124,20 @@ class ModelFacts:
         return self
 
 
+def checked_layers(num_layers: int, name: str) -> int:
+    """Itself. Raises: PlanError."""
+    if not 1 <= num_layers <= _MAX_LAYERS:
+        raise PlanError(
+            f"{name}: the number of layers must be from 1 to {_MAX_LAYERS:,}, it is {num_layers:,}"
+        )
+    return num_layers
+
+
 @dataclass(frozen=True, slots=True)
 class DecoderSizes:
     """The sizes of a decoder as configuration files have them, from which weights are counted:
-    grouped-query attention and a gated feed-forward (gate, up, down) in each layer.
+    grouped-query attention and a feed-forward (up and down, and a gate unless `has_gate` is
+    false) in each layer.
 
     `expert_ffn_size` is of one expert, `shared_expert_size` of a feed-forward beside the experts;
     `num_dense_layers`: layers at the start that have a feed-forward of `ffn_size` instead.
@@ -141,6 +153,7 @@ class DecoderSizes:
     vocab_size: int
     max_context: int
     tied_embeddings: bool = False
+    has_gate: bool = True
     has_qkv_bias: bool = False
     has_output_bias: bool = False
     has_qk_norm: bool = False
@@ -159,7 +172,8 @@ class DecoderSizes:
         """Raises: PlanError for sizes that contradict each other."""
         num_moe = self.num_layers - self.num_dense_layers if self.num_experts else 0
         dense = self.num_layers * self._attention_params() + self.hidden_size
-        dense += (self.num_layers - num_moe) * 3 * self.hidden_size * self.ffn_size
+        num_matrices = 3 if self.has_gate else 2
+        dense += (self.num_layers - num_moe) * num_matrices * self.hidden_size * self.ffn_size
         dense += num_moe * self._router_params()
         table = self.vocab_size * self.hidden_size
         return ModelFacts(

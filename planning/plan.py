@@ -12,7 +12,7 @@ from planning.load import LoadState, ReplicaLoad
 from planning.machine import Machine
 from planning.model_facts import ModelFacts
 from planning.step_time import ServedModel
-from planning.weights import WeightBytes, weight_bytes
+from planning.weights import WeightBytes, check_bits, weight_bytes
 from planning.workload import Demand, Workload
 
 _MIN_GAIN = 1.1  # what a GPU must take more for a change to be worth a line
@@ -93,6 +93,7 @@ def make_plan(question: Question) -> Plan:
     question.workload.check(question.facts)
     question.demand.check()
     question.kv.check()
+    check_bits(question.weight_bits)
     layout = _best_layout(question)
     price = question.price_per_hour
     return Plan(
@@ -129,7 +130,8 @@ def _layout(question: Question, load: ReplicaLoad) -> Layout:
         return _layout_of_given(question, load, room, capacity)
     if capacity is None:
         raise _unreachable(load, question.demand)
-    num_replicas = math.ceil(_wanted(question.demand) / _taken(question.demand, capacity) - 1e-9)
+    needed = _wanted(question.demand) / _taken(question.demand, capacity)
+    num_replicas = max(1, math.ceil(needed - 1e-9))
     state = _state(load, question.demand, num_replicas)
     per_gpu = _per_gpu(question.demand, load, capacity)
     return Layout(load, num_replicas, room, state, capacity, None, per_gpu)

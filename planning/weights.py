@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from planning.errors import PlanError
 from planning.model_facts import ModelFacts, StoredBytes
 
 # Of this server's native step: 4 or 8 bits, and two halves for 32 weights.
@@ -35,6 +36,12 @@ class WeightBytes:
             return self.dense + head
         touched = experts_touched(expert.num_experts, expert.num_used, num_tokens)
         return self.dense + head + self.expert_each * expert.num_layers * touched
+
+
+def check_bits(bits: float | None) -> None:
+    """None = as a file has them. Raises: PlanError."""
+    if bits is not None and not 1 <= bits <= 32:
+        raise PlanError(f"weights of {bits:g} bits are not possible")
 
 
 def experts_touched(num_experts: int, num_used: int, num_tokens: float) -> float:

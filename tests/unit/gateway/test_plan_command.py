@@ -28,6 +28,18 @@ CALIBRATION = Calibration(
 )
 
 
+CONFIG = {
+    "model_type": "llama",
+    "hidden_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "intermediate_size": 128,
+    "vocab_size": 256,
+    "max_position_embeddings": 512,
+}
+
+
 def run(arguments: str | Sequence[str]) -> int:
     return main(arguments.split() if isinstance(arguments, str) else arguments)
 
@@ -71,17 +83,7 @@ def test_a_gguf_file_is_planned_with_its_own_bytes(
 def test_a_folder_is_planned_from_its_config(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    config = {
-        "model_type": "llama",
-        "hidden_size": 64,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "intermediate_size": 128,
-        "vocab_size": 256,
-        "max_position_embeddings": 512,
-    }
-    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
     found = planned(capsys, f"plan --model {tmp_path} --gpu l4 --prompt 16 --output 8")
     assert found["model"]["source"] == "config.json"
     assert found["model"]["kv_bytes_per_token"] == 2 * 2 * 2 * 16 * 2
@@ -163,6 +165,14 @@ def test_the_known_models_and_gpus_are_listed(capsys: pytest.CaptureFixture[str]
         ("--model llama-3.1-8b --gpu h100 --users 2 --rate 1", 2, "exclude each other"),
         ("--model llama-3.1-8b --gpu h100 --memory-share 2", 2, "at most 1"),
         ("--model qwen2.5-7b --gpu h100 --tensor-parallel 8", 1, "28 heads cannot be split over 8"),
+        ("--model ~nobody-here/x --gpu l4", 1, "Could not determine home directory"),
+        (f"--model {'a' * 5000} --gpu l4", 1, "File name too long"),
+        (
+            "--model qwen2.5-7b --gpu h100 --weight-bits 40",
+            1,
+            "weights of 40 bits are not possible",
+        ),
+        ("--params 1b --layers 20000 --hidden 64 --heads 2 --vocab 9 --gpu l4", 1, "10,000"),
         (
             "--params 1b --layers 2 --hidden 64 --heads 2 --vocab 9 --experts 2 --gpu l4",
             1,
@@ -178,6 +188,47 @@ def test_what_cannot_be_planned_ends_in_one_line(
     assert message in err
     assert err.startswith("radixgate: ")
     assert err.count("\n") == 1
+    assert len(err) < 1000
+
+
+def test_named_bits_help_where_the_config_does_not_say_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(CONFIG | {"quantization_config": {"quant_method": "new"}}))
+    assert run(["plan", "--model", str(path), "--gpu", "l4"]) == 1
+    assert "name --weight-bits" in capsys.readouterr().err
+    found = planned(capsys, f"plan --model {path} --gpu l4 --prompt 9 --output 9 --weight-bits 8")
+    assert found["model"]["weights_bytes"] > 0
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        "--rate 1e-9 --price-per-hour 1e-9",
+        "--rate 1e9 --price-per-hour 1e9",
+        "--users 999999999999 --output 1",
+        "--memory-share 1e-9 --users 9",
+        "--flop-efficiency 1e-9 --bandwidth-efficiency 1e-9 --rate 1e-9 --price-per-hour 1",
+        "--step-overhead 9999999s --request-overhead 9999999s --price-per-hour 1",
+        "--chunk 999999999999 --ttft 1m --tpot .5s",
+        "--gpus 999999999999 --users 3 --price-per-hour 1",
+    ],
+)
+def test_extremes_give_a_plan_of_finite_numbers_or_a_line(
+    flags: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = run(f"plan --model qwen3-0.6b --gpu l4 --json {flags}")
+    said = capsys.readouterr()
+    assert (code, said.err.count("\n")) in ((0, 0), (1, 1))
+    if code == 0:
+        assert json.loads(said.out)["loaded"]["requests_s"] > 0
+
+
+def test_a_rate_of_almost_nothing_is_that_rate(capsys: pytest.CaptureFixture[str]) -> None:
+    found = planned(capsys, "plan --model qwen3-0.6b --gpu l4 --rate 1e-8 --price-per-hour 1")
+    assert found["loaded"]["requests_s"] == pytest.approx(1e-8)
+    assert found["cost"]["per_request"] == pytest.approx(1 / 3600e-8)
 
 
 @pytest.mark.parametrize(
@@ -210,6 +261,11 @@ def test_a_broken_gguf_file_ends_in_one_line(
         "--prompt x",
         "--params 8q",
         "--rate nan",
+        "--rate 1e-300",
+        "--rate 1e30",
+        "--params 1e308t",
+        "--memory-gb 1e300",
+        "--ttft 1e9h",
     ],
 )
 def test_a_value_of_the_wrong_form_is_told_by_the_parser(

@@ -116,6 +116,8 @@ def test_windows_are_read(metadata: dict[str, object], windows: tuple[int | None
         ({"llama.block_count": None}, "llama.block_count must be one whole number, it is missing"),
         ({"llama.attention.head_count_kv": [1, 2]}, "it is a list"),
         ({"llama.attention.head_count": 0}, "number of heads must be at least 1"),
+        ({"llama.embedding_length": 0}, "hidden size must be at least 1"),
+        ({"llama.block_count": 1 << 60}, "number of layers must be from 1 to 10,000"),
     ],
 )
 def test_what_is_not_covered_is_said(metadata: dict[str, object], message: str) -> None:

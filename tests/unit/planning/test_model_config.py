@@ -117,6 +117,68 @@ def test_the_bits_of_the_weights_are_read(quantization: object, bits: float) -> 
     assert found.weight_bits == bits
 
 
+@pytest.mark.parametrize("method", ["fp8", "compressed-tensors", "modelopt"])
+def test_bits_that_the_operator_names_replace_those_of_the_file(method: str) -> None:
+    entries = LLAMA | {"quantization_config": {"quant_method": method}}
+    assert model_of_config(entries, name="m", source="s", weight_bits=6.0).weight_bits == 6.0
+
+
+# As published: Pythia 6.9B, StarCoder2 3B, Llama 4 Maverick (400 B with 17 B active).
+PYTHIA: dict[str, Any] = {
+    "model_type": "gpt_neox",
+    "hidden_size": 4096,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "intermediate_size": 16_384,
+    "vocab_size": 50_432,
+    "max_position_embeddings": 2048,
+}
+STARCODER: dict[str, Any] = {
+    "model_type": "starcoder2",
+    "hidden_size": 3072,
+    "num_hidden_layers": 30,
+    "num_attention_heads": 24,
+    "num_key_value_heads": 2,
+    "intermediate_size": 12_288,
+    "vocab_size": 49_152,
+    "max_position_embeddings": 16_384,
+}
+MAVERICK: dict[str, Any] = {
+    "model_type": "llama4_text",
+    "hidden_size": 5120,
+    "num_hidden_layers": 48,
+    "num_attention_heads": 40,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "intermediate_size": 8192,
+    "intermediate_size_mlp": 16_384,
+    "vocab_size": 202_048,
+    "num_local_experts": 128,
+    "num_experts_per_tok": 1,
+    "interleave_moe_layer_step": 2,
+    "max_position_embeddings": 1 << 20,
+    "attention_chunk_size": 8192,
+}
+
+
+@pytest.mark.parametrize(
+    ("entries", "published"), [(PYTHIA, 6.857e9), (STARCODER, 3.03e9), (MAVERICK, 400.7e9)]
+)
+def test_kinds_with_other_feed_forwards_have_their_published_size(
+    entries: dict[str, Any], published: float
+) -> None:
+    assert facts_of(entries).total_params == pytest.approx(published, rel=1e-3)
+
+
+def test_every_fourth_layer_of_llama_4_sees_all() -> None:
+    assert facts_of(MAVERICK).windows == (8192, 8192, 8192, None) * 12
+
+
+def test_a_window_that_qwen_does_not_switch_on_is_none() -> None:
+    entries = LLAMA | {"model_type": "qwen2", "sliding_window": 4096, "max_window_layers": 0}
+    assert facts_of(entries).windows == (None,) * 32
+
+
 def test_a_window_of_every_layer_is_read() -> None:
     assert facts_of(LLAMA | {"sliding_window": 4096}).windows == (4096,) * 32
 
@@ -154,7 +216,17 @@ def test_shared_experts_and_dense_first_layers_are_counted() -> None:
         ({"layer_types": ["full_attention"]}, "does not name each layer's type"),
         ({"hidden_size": None}, "has no usable 'hidden_size'"),
         ({"num_attention_heads": "32"}, "has no usable 'num_attention_heads'"),
-        ({"num_hidden_layers": 0}, "number of layers must be at least 1"),
+        ({"num_hidden_layers": 0}, "number of layers must be from 1 to 10,000, it is 0"),
+        ({"num_hidden_layers": 10**12}, "it is 1,000,000,000,000"),
+        ({"hidden_size": 10**400}, "has no usable 'hidden_size'"),
+        ({"intermediate_size": None, "ffn_dim": 64}, "has no usable 'intermediate_size'"),
+        ({"tie_word_embeddings": "false"}, "has no usable 'tie_word_embeddings'"),
+        ({"layer_types": [{}] * 32}, "layers of type {}"),
+        ({"num_experts": 8, "num_experts_per_tok": 2, "mlp_only_layers": 5}, "'mlp_only_layers'"),
+        ({"moe_num_experts": 64, "moe_k": 6}, "'moe_num_experts', which is not understood"),
+        ({"is_encoder_decoder": True}, "an encoder, which is not covered"),
+        ({"lru_width": 2560}, "recurrent layers"),
+        ({"model_type": "distilbert"}, "is a distilbert, which writes no text"),
         ({"num_key_value_heads": 0}, "number of KV heads must be at least 1"),
         ({"quantization_config": {"quant_method": "new"}}, "name --weight-bits"),
         ({"num_experts": 4, "num_experts_per_tok": 8}, "8 of 4 experts cannot be used"),
