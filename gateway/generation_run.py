@@ -74,7 +74,11 @@ class _ChoiceRun:
             self._note_match(phase)
             self._note_fetch(phase)
         if event.usage is not None:
-            self.usage = event.usage
+            # What goes on with a checked answer finds what its beginning left in the cache.
+            first = self.usage or event.usage
+            self.usage = msgspec.structs.replace(
+                event.usage, written_tokens=first.written_tokens, tier_tokens=first.tier_tokens
+            )
             if self.cached_tokens is None:
                 self.cached_tokens = event.usage.cached_tokens
 
@@ -91,6 +95,11 @@ class _ChoiceRun:
             if phase.attributes.get(names.ATTR_CACHE_TIER) == tier:
                 num_tokens = int(phase.attributes.get(names.ATTR_FETCH_TOKENS, 0))
                 self._fetched[tier] = self._fetched.get(tier, 0) + num_tokens
+
+    @property
+    def is_computed(self) -> bool:
+        """Whether its prompt is, as far as is known: tokens that are held back are not here."""
+        return self.text.num_tokens > 0 or self.open_phases.has_decoded
 
     @property
     def forced_tokens(self) -> int:
@@ -153,7 +162,7 @@ class _PromptRun:
         first = self.choices[0]
         if first.usage is not None:
             return first.usage.written_tokens
-        is_computed = any(choice.text.num_tokens for choice in self.choices)
+        is_computed = any(choice.is_computed for choice in self.choices)
         return self.submit.num_written(self.num_cached) if is_computed else 0
 
     @property

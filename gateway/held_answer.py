@@ -66,8 +66,11 @@ class HeldAnswer:
 
 
 def only_phases(event: TokenEvent) -> TokenEvent:
-    """What is told at once: that the request was admitted, what it went through, and the scores of
-    its prompt."""
+    """What is told at once: that the request was admitted, what it went through and took of the
+    cache, and the scores of its prompt."""
+    usage = event.usage
+    if usage is not None:  # of tokens that nobody has
+        usage = msgspec.structs.replace(usage, forced_tokens=0)
     return TokenEvent(
         request_id=event.request_id,
         choice=event.choice,
@@ -75,6 +78,7 @@ def only_phases(event: TokenEvent) -> TokenEvent:
         admitted=event.admitted,
         prompt_logprobs=event.prompt_logprobs,
         phases=event.phases,
+        usage=usage,
     )
 
 

@@ -19,6 +19,7 @@ class OpenPhases:
         # Until a match has said.
         self._num_uncomputed = math.inf
         self._num_preemptions = 0
+        self.has_decoded = False
 
     def note(self, event: TokenEvent, *, now_ns: int) -> None:
         for phase in event.phases:
@@ -30,6 +31,7 @@ class OpenPhases:
         # Where tokens are held back until the answer is checked, only its phases tell.
         if self._decode_ns is None and (event.token_ids or (has_input and event.phases)):
             self._decode_ns = self._since_ns if event.phases else now_ns
+        self.has_decoded = self.has_decoded or self._decode_ns is not None
 
     def _note_phase(self, phase: Phase) -> None:
         match phase.name:

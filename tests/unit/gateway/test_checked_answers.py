@@ -158,6 +158,36 @@ async def test_usage_counts_the_answer_that_is_told_and_the_rest_apart() -> None
     assert usage.retried_tokens == len("22]")
 
 
+class WarmedModel(ScriptedModel):
+    """Of a prompt of 12 tokens 4 were cached, 3 of these on a disk; whatever goes on with the
+    answer finds what the first attempt computed."""
+
+    def _events(self, request: Submit, choice: int) -> list[TokenEvent]:
+        is_first = not request.output_prefix
+        self.cached_tokens, self.tier_tokens = (4, {"disk": 3}) if is_first else (11, {})
+        return super()._events(request, choice)
+
+
+WARM = {"prompts": (TextPrompt(text="twelve bytes"),)}
+
+
+async def test_usage_of_the_prompt_is_that_of_its_first_attempt() -> None:
+    events = await run(WarmedModel(greedy("[1,22]", "[1,5]")), request(HAS_FIVE, **WARM))
+    usage = usage_of(events)
+    assert usage.retried_tokens > 0
+    assert (usage.cached_tokens, usage.written_tokens) == (4, 8)
+    assert usage.tier_tokens == {"disk": 3}
+
+
+async def test_an_answer_that_is_never_valid_has_computed_its_prompt() -> None:
+    wanted = request(HAS_FIVE, **WARM)
+    await failure(WarmedModel(greedy("[1]", "[2]", "[3]")), wanted, retries=2)
+    (usage,) = wanted.usage_log
+    assert (usage.completion_tokens, usage.forced_tokens) == (0, 0)
+    assert (usage.cached_tokens, usage.written_tokens) == (4, 8)
+    assert usage.tier_tokens == {"disk": 3}
+
+
 async def test_a_value_that_is_no_good_is_begun_anew_when_its_end_was_not_to_blame() -> None:
     schema = {"properties": {"a": {"pattern": "^y"}}}
     answers = ('{"a":"x1"}', '{"a":"x12"}', '{"a":"x1z"}', '{"a":"yes"}')

@@ -75,6 +75,24 @@ def test_what_is_open_follows_from_what_was_told(
     assert {one.attributes[names.ATTR_CHOICE] for one in closed} == {3}
 
 
+@pytest.mark.parametrize(
+    ("events", "expected"),
+    [
+        ([], False),
+        ([ADMITTED], False),
+        ([ADMITTED, told(REST)], True),
+        ([ADMITTED, told(REST), told(DECODED)], True),
+        ([ADMITTED, FIRST, told(PREEMPTED)], True),
+    ],
+    ids=["waits", "computes a part", "is held back", "between two parts", "preempted"],
+)
+def test_a_prompt_is_computed_once_decode_began(events: list[TokenEvent], expected: bool) -> None:
+    phases = OpenPhases(50)
+    for event in events:
+        phases.note(event, now_ns=NOW_NS)
+    assert phases.has_decoded is expected
+
+
 def test_what_is_closed_says_how_far_it_came() -> None:
     phases = OpenPhases(50)
     for event in (ADMITTED, FIRST, told(PREEMPTED)):
