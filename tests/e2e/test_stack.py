@@ -248,7 +248,7 @@ async def test_a_killed_runtime_is_a_503_and_an_alert_until_it_is_back(
             await prometheus.until_alert("EngineDown", is_firing=True)
             stack.start("runtime")
             await until_status(client, 200, timeout_s=START_S)
-            assert cached_tokens(await client.post(CHAT, json=body())) >= 0
+            assert (await client.post(CHAT, json=body())).status_code == 200
         assert stack.is_healthy("runtime")
         await prometheus.until_alert("EngineDown", is_firing=False)
 

@@ -58,6 +58,27 @@ async def test_trace_of_a_success_has_every_phase_once(stream: bool) -> None:
     assert f"{trace_id.trace_id:032x}" in response.headers["traceparent"]
 
 
+async def test_gaps_between_tokens_are_on_the_trace_as_quantiles() -> None:
+    gateway = make_gateway(tokens_per_event=1)
+    async with in_process(gateway) as client:
+        await client.post(CHAT, json=chat(stream=True))
+    (model,) = [span for span in gateway.spans.get_finished_spans() if span.name == "chat tiny"]
+    told = dict(model.attributes or {})
+    p50_ms, p99_ms = told[names.ATTR_ITL_P50_MS], told[names.ATTR_ITL_P99_MS]
+    assert isinstance(p50_ms, float)
+    assert isinstance(p99_ms, float)
+    life_ms = ((model.end_time or 0) - (model.start_time or 0)) / 1e6
+    assert 0 < p50_ms <= p99_ms <= life_ms
+
+
+async def test_an_answer_of_one_delta_has_no_gaps() -> None:
+    gateway = make_gateway()
+    async with in_process(gateway) as client:
+        await client.post(CHAT, json=chat(max_tokens=1))
+    (model,) = [span for span in gateway.spans.get_finished_spans() if span.name == "chat tiny"]
+    assert not {names.ATTR_ITL_P50_MS, names.ATTR_ITL_P99_MS} & dict(model.attributes or {}).keys()
+
+
 async def test_callers_trace_is_continued() -> None:
     gateway = make_gateway()
     parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

@@ -119,6 +119,12 @@ def test_tokens_are_counted_while_they_come_with_the_timers_figures(
     assert log.figures().tpot_p50_s is None, "it is not known before the end"
 
 
+def test_gaps_are_kept_for_who_asks_only(log: LiveRequests) -> None:
+    asks = log.open(request_id="r", trace_id="t", tenant="", route="/", keeps_gaps=True)
+    assert asks.timer.gaps is not None
+    assert opened(log).timer.gaps is None
+
+
 def test_a_finished_request_keeps_its_numbers_and_counts_for_the_minute(
     log: LiveRequests, clock: Clock
 ) -> None:
