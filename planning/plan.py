@@ -109,7 +109,8 @@ def make_plan(question: Question) -> Plan:
 
 
 def _best_layout(question: Question) -> Layout:
-    """The fewest GPUs, then the smallest replicas."""
+    """Of layouts that meet the targets, or else miss them least, the one with the fewest GPUs, or
+    of those that there are the most; then the smallest replicas."""
     layouts, reasons = [], []
     for machine in question.machines:
         load = question.load_on(machine)
@@ -119,7 +120,17 @@ def _best_layout(question: Question) -> Layout:
             reasons.append(error)
     if not layouts:
         raise reasons[-1]  # of the largest replica, which comes nearest
-    return min(layouts, key=lambda one: (one.unmet is not None, one.num_gpus, one.unmet or ""))
+    wanted = 1 if question.num_gpus is None else -1
+    return min(layouts, key=lambda one: (_excess(one, question.demand), wanted * one.num_gpus))
+
+
+def _excess(layout: Layout, demand: Demand) -> float:
+    """How many times its target the worst figure is; 0 where all are met."""
+    if layout.unmet is None:
+        return 0.0
+    state = layout.state
+    pairs = ((state.ttft_s, demand.ttft_s), (state.tpot_s, demand.tpot_s))
+    return max(found / target for found, target in pairs if target is not None)
 
 
 def _layout(question: Question, load: ReplicaLoad) -> Layout:
@@ -140,7 +151,7 @@ def _layout(question: Question, load: ReplicaLoad) -> Layout:
 def _layout_of_given(
     question: Question, load: ReplicaLoad, room: Room, capacity: Capacity | None
 ) -> Layout:
-    """All the GPUs that there are, also where they miss a target."""
+    """As many of the GPUs that there are as whole replicas take, also where they miss a target."""
     assert question.num_gpus is not None
     size = load.served.machine.num_devices
     num_replicas = question.num_gpus // size
@@ -223,19 +234,22 @@ def _changes(question: Question) -> Iterator[tuple[str, Question]]:
 
 
 def _best_change(question: Question, layout: Layout) -> Change | None:
-    """The change that needs the fewest GPUs, then the one with the most for each; None where none
-    helps."""
+    """The change that meets the targets with the fewest GPUs, then the one with the most for each;
+    None where none helps. Of GPUs that there are the number stays."""
     found = []
-    for what, changed in _changes(replace(question, num_gpus=None)):
+    for what, changed in _changes(question):
         try:
-            better = _best_layout(changed)
+            found.append((what, _best_layout(changed)))
         except PlanError:
             continue
-        found.append(Change(what, better.num_gpus, better.per_gpu))
-    best = min(found, key=lambda change: (change.num_gpus, -change.per_gpu), default=None)
-    if best is None or (best.num_gpus, -best.per_gpu) >= (
-        layout.num_gpus,
-        -layout.per_gpu * _MIN_GAIN,
-    ):
+    if not found:
         return None
-    return best
+    what, best = min(found, key=lambda one: _rank(one[1]))
+    if _rank(best) >= _rank(replace(layout, per_gpu=layout.per_gpu * _MIN_GAIN)):
+        return None
+    return Change(what, best.num_gpus, best.per_gpu)
+
+
+def _rank(layout: Layout) -> tuple[bool, int, float]:
+    """Smaller is better."""
+    return layout.unmet is not None, layout.num_gpus, -layout.per_gpu

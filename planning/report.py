@@ -109,8 +109,13 @@ def _layout_lines(plan: Plan) -> Iterator[_Line]:
     change = plan.best_change
     text = "none of the formats tried here helps: shorter prompts or another GPU"
     if change is not None:
-        text = f"{change.what}: {change.num_gpus} GPUs in place of {layout.num_gpus},"
-        text += f" {change.per_gpu:,.1f} {_unit(plan)} on each in place of {layout.per_gpu:,.1f}"
+        text = f"{change.what}:"
+        if change.num_gpus != layout.num_gpus:
+            plural = "s" * (change.num_gpus != 1)
+            text += f" {change.num_gpus} GPU{plural} in place of {layout.num_gpus},"
+        text += (
+            f" {change.per_gpu:,.1f} {_unit(plan)} on each GPU in place of {layout.per_gpu:,.1f}"
+        )
     yield "next change", text
 
 

@@ -113,6 +113,27 @@ def test_given_gpus_are_all_used_and_say_what_they_miss() -> None:
     assert (more.layout.num_gpus, more.layout.unmet) == (8, None)
 
 
+@pytest.mark.parametrize("num_gpus", [3, 7])
+def test_all_the_gpus_that_there_are_are_used(num_gpus: int) -> None:
+    plan = make_plan(question_of(users=4, num_gpus=num_gpus, sizes=(1, 2, 4)))
+    assert plan.layout.num_gpus == num_gpus
+
+
+def test_a_change_for_gpus_that_there_are_leaves_their_number() -> None:
+    plan = make_plan(question_of(users=4, num_gpus=8, sizes=(1,)))
+    assert plan.best_change is not None
+    assert plan.best_change.num_gpus == 8
+    assert plan.best_change.per_gpu > plan.layout.per_gpu
+
+
+def test_of_layouts_that_miss_the_targets_the_nearest_is_taken() -> None:
+    question = question_of(users=4, tpot_s=0.002, num_gpus=4, sizes=(1, 2, 4))
+    layout = make_plan(question).layout
+    apart = make_plan(replace(question, machines=question.machines[:1])).layout
+    assert (layout.unmet, apart.unmet) == ("TPOT", "TPOT")
+    assert layout.state.tpot_s < apart.state.tpot_s
+
+
 @pytest.mark.parametrize(
     ("question", "message"),
     [
