@@ -1,11 +1,7 @@
 """When conversations begin in an open loop: times in seconds from the start of a load; pure."""
 
 import random
-from collections.abc import Iterable, Iterator
-from itertools import takewhile
-from typing import TypeVar
-
-_Thing = TypeVar("_Thing")
+from collections.abc import Iterator
 
 
 def poisson_times(rate: float, *names: object) -> Iterator[float]:
@@ -15,12 +11,3 @@ def poisson_times(rate: float, *names: object) -> Iterator[float]:
     while True:
         at_s += rng.expovariate(rate)
         yield at_s
-
-
-def until(
-    timed: Iterable[tuple[float, _Thing]], duration_s: float | None
-) -> Iterator[tuple[float, _Thing]]:
-    """Those that begin within the duration; None = all."""
-    if duration_s is None:
-        return iter(timed)
-    return takewhile(lambda one: one[0] < duration_s, timed)

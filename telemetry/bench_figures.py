@@ -21,9 +21,6 @@ from telemetry.load import nearest_rank, percentile
 _MILLION = 1e6
 _HOUR_S = 3600.0
 
-# Of what is compared: the others are times, of which less is better.
-HIGHER_IS_BETTER = frozenset({"output_tok_s", "total_tok_s", "requests_per_s", "goodput_per_s"})
-
 
 @dataclass(frozen=True, slots=True)
 class Distribution:

@@ -90,6 +90,9 @@ def _answers(series: Series) -> Iterator[str]:
     num_empty = sum(one.ttft_s is None for one in answered)
     if num_empty:
         yield f"{num_empty:,} answers have no text"
+    num_at_once = sum(one.tpot_s == 0 for one in answered)
+    if num_at_once:
+        yield f"{num_at_once:,} answers came all at once: their TPOT and ITL say nothing"
     num_judged = sum(one.is_valid is not None for one in answered)
     num_wrong = sum(one.is_valid is False for one in answered)
     if num_wrong:

@@ -59,6 +59,11 @@ def test_more_cached_tokens_than_a_prompt_has_are_told() -> None:
     assert line.startswith("1 client, ours: 1 answers say that more tokens were cached than")
 
 
+def test_answers_that_came_in_one_piece_are_told() -> None:
+    (line,) = said(series(record(), record(1.0, gap_s=0.0)))
+    assert line.startswith("1 client, ours: 1 answers came all at once")
+
+
 def test_a_client_with_too_much_to_do_is_told() -> None:
     (line,) = said(series(record(), client_cpu_s=1.8))
     assert line == "1 client, ours: the bench itself took 90% of a core: times may be too long"
