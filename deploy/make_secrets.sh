@@ -43,5 +43,6 @@ keys:
     role: admin
   - hash: sha256:$(hash metrics_key.txt)
     tenant: prometheus
+    role: monitor
     models: [none]
 END

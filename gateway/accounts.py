@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Literal
 
-Role = Literal["user", "admin"]
+Role = Literal["user", "monitor", "admin"]
 ALL_MODELS = ("*",)
 
 
@@ -51,6 +51,11 @@ class Account:
     def sees_all(self) -> bool:
         """Whether it may know of other tenants: an admin, and everybody where no keys are set."""
         return self.is_admin or not self.tenant
+
+    @property
+    def sees_tenants(self) -> bool:
+        """Whether metrics show it what each tenant took."""
+        return self.sees_all or self.role == "monitor"
 
     def may_use(self, *names: str) -> bool:
         """Whether the model that has these names is open to this key; one of them is enough."""

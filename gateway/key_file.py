@@ -259,7 +259,7 @@ def _role(node: yaml.Node, where: str) -> Role:
     for role in get_args(Role):
         if given == role:
             return role  # type: ignore[no-any-return]
-    _fail(node, where, f"expected {' or '.join(get_args(Role))}")
+    _fail(node, where, f"expected one of {', '.join(get_args(Role))}")
 
 
 def _models(node: yaml.Node, where: str) -> tuple[str, ...]:

@@ -2,15 +2,15 @@
 text, which has none.
 """
 
-from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.openmetrics import exposition as openmetrics
+from prometheus_client.registry import Collector
 
 OPENMETRICS = "application/openmetrics-text"
 _PLAIN = "text/plain"
 
 
-def expose(registry: CollectorRegistry, accept: str) -> tuple[bytes, str]:
+def expose(registry: Collector, accept: str) -> tuple[bytes, str]:
     """The exposition and its content type. `accept` is the header, "" without one."""
     if wants_openmetrics(accept):
         body: bytes = openmetrics.generate_latest(registry)  # type: ignore[no-untyped-call]

@@ -247,9 +247,21 @@ class Metrics:
             )
         )
 
-    def render(self, accept: str = "") -> tuple[bytes, str]:
+    def render(self, accept: str = "", *, with_tenants: bool = True) -> tuple[bytes, str]:
         """The exposition that a client asks for with this header, and its content type."""
-        return expose(self.registry, accept)
+        return expose(self.registry if with_tenants else _WithoutTenants(self.registry), accept)
+
+
+class _WithoutTenants(Collector):
+    """A registry without what is told of each tenant."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+
+    def collect(self) -> Iterator[Metric]:
+        for family in self._registry.collect():
+            if "tenant" not in catalog.BY_NAME[family.name].label_names:
+                yield family
 
 
 class _Read(Collector):

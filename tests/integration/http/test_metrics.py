@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import httpx2
 import pytest
@@ -11,6 +11,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
+from gateway.accounts import Role
 from gateway.api_operations import OPERATIONS
 from gateway.settings import SettingsError
 from runtime.cache_messages import TierUse
@@ -30,6 +31,7 @@ from tests.gateway_harness import (
     make_gateway,
     response,
 )
+from tests.key_files import key_file
 from tests.waiting import until
 
 SAMPLED = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -178,6 +180,31 @@ def priced(text: str, folder: Path, **settings: Any) -> Gateway:
     path = folder / "prices.yaml"
     path.write_text(text, encoding="utf-8")
     return make_gateway(price_file=str(path), **settings)
+
+
+@pytest.mark.parametrize("accept", ["", OPENMETRICS])
+async def test_what_tenants_take_is_shown_to_monitors_and_admins(
+    tmp_path: Path, accept: str
+) -> None:
+    prices = tmp_path / "prices.yaml"
+    prices.write_text(PRICES)
+    keys = {f"key-of-{role}": {"tenant": role, "role": role} for role in get_args(Role)}
+    gateway = make_gateway(key_file=str(key_file(tmp_path, keys)), price_file=str(prices))
+    async with in_process(gateway) as client:
+
+        async def seen(role: str) -> dict[str, float]:
+            client.headers["authorization"] = f"Bearer key-of-{role}"
+            shown = await families(client, accept)
+            return {family.name: sum(one.value for one in family.samples) for family in shown}
+
+        client.headers["authorization"] = "Bearer key-of-user"
+        assert (await client.post(CHAT, json=chat())).status_code == 200
+        users, monitors, admins = [await seen(role) for role in ("user", "monitor", "admin")]
+    tenants = {catalog.TENANT_TOKENS.name, catalog.COST.name}
+    assert monitors.keys() - users.keys() == tenants
+    assert admins.keys() == monitors.keys()
+    assert all(monitors[name] > 0 for name in tenants)
+    assert users[catalog.PROMPT_TOKENS.name] == monitors[catalog.PROMPT_TOKENS.name] > 0
 
 
 async def test_an_answer_under_an_alias_costs_what_its_model_does(tmp_path: Path) -> None:

@@ -101,6 +101,6 @@ def test_the_key_file_has_hashes_of_the_keys_and_the_one_for_metrics_may_ask_no_
     assert not any(key in made["keys/keys.yaml"] for key in keys)
     operator, prometheus = read_key_file(deploy / "secrets/keys/keys.yaml")
     assert [operator.digest, prometheus.digest] == [digest_of(key) for key in keys]
-    assert (operator.role, prometheus.role) == ("admin", "user")
+    assert (operator.role, prometheus.role) == ("admin", "monitor")
     accounts = [Account(models=entry.models) for entry in (operator, prometheus)]
     assert [account.may_use("smollm2-135m-instruct") for account in accounts] == [True, False]
