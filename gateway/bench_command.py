@@ -17,8 +17,8 @@ from gateway.bench_reports import (
     run_report_command,
     write_reports,
 )
-from gateway.cache_picture import harmless
 from gateway.load_target import TargetError
+from gateway.terminal_text import harmless
 from telemetry.bench_json import BenchFileError
 from telemetry.bench_run import BenchRun
 from telemetry.workload_file import WorkloadFileError

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self, TextIO
 
-from gateway.cache_picture import harmless
+from gateway.terminal_text import harmless
 from telemetry.bench_run import Progress
 
 REWRITE_S, REPEAT_S = 0.1, 10.0

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gateway.bench_flags import OptionError, price, slo_of
-from gateway.cache_picture import harmless
+from gateway.terminal_text import harmless
 from telemetry.bench_json import BenchFileError, decode_run, encode_run
 
 if TYPE_CHECKING:

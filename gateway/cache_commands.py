@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import httpx2
 import msgspec
 
-from gateway.cache_picture import MIN_WIDTH, Terminal, explanation_lines, harmless, state_lines
+from gateway.cache_picture import MIN_WIDTH, Terminal, explanation_lines, state_lines
 from gateway.schemas.cache_response import (
     CacheExplanation,
     CacheExplanations,
@@ -23,6 +23,7 @@ from gateway.schemas.cache_response import (
     CacheState,
 )
 from gateway.settings import CLIENT_KEY_VARIABLE
+from gateway.terminal_text import harmless
 
 EXIT_FAILED, EXIT_UNUSABLE = 1, 2
 _TIMEOUT_S = 60.0

@@ -4,7 +4,6 @@ Texts of prompts are shown harmless: nothing in them moves the cursor or sets a 
 """
 
 import datetime
-import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -19,6 +18,7 @@ from gateway.schemas.cache_response import (
     TokenShown,
     TreeNode,
 )
+from gateway.terminal_text import cells, cut, harmless, last_cells
 
 MIN_WIDTH = 40
 _BAR_WIDTH = 20
@@ -130,51 +130,6 @@ def explanation_lines(told: CacheExplanation, terminal: Terminal) -> Iterator[st
     yield f"  cached     {'(nothing)' if cached is None else _side(cached, terminal, room)}"
 
 
-def harmless(text: str, *, is_plain: bool) -> str:
-    """On one line, with escapes for all that is no visible character."""
-    shown = []
-    for character in text:
-        if character == "\n":
-            shown.append("\\n")
-        elif character == " " or (character.isprintable() and not unicodedata.combining(character)):
-            shown.append(character)
-        elif unicodedata.combining(character) and not is_plain:
-            shown.append(character)
-        else:
-            shown.append(repr(character)[1:-1])
-    joined = "".join(shown)
-    return joined.encode("ascii", "backslashreplace").decode() if is_plain else joined
-
-
-def cells(text: str) -> int:
-    """How wide a terminal shows it."""
-    return sum(map(_cells_of, text))
-
-
-def cut(text: str, width: int, *, is_plain: bool = False) -> str:
-    """Its beginning, with a mark where something is left out."""
-    if cells(text) <= width:
-        return text
-    mark = "..." if is_plain else "…"
-    room = max(width - cells(mark), 0)
-    taken = []
-    for character in text:
-        room -= _cells_of(character)
-        if room < 0:
-            break
-        taken.append(character)
-    return "".join(taken) + mark
-
-
-def last_cells(text: str, width: int) -> str:
-    """Its end."""
-    start = len(text)
-    while start > 0 and width >= _cells_of(text[start - 1]):
-        start -= 1
-        width -= _cells_of(text[start])
-    return text[start:]
-
-
 def size(num_bytes: float) -> str:
     for unit in ("B", "KiB", "MiB", "GiB"):
         if num_bytes < 1024:
@@ -191,12 +146,6 @@ def duration(seconds: float) -> str:
 
 def percent(share: float) -> str:
     return f"{100 * share:.1f} %"
-
-
-def _cells_of(character: str) -> int:
-    if unicodedata.combining(character):
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
 def _pool_lines(state: CacheState, terminal: Terminal) -> Iterator[str]:

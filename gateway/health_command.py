@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import zmq
 
-from gateway.cache_picture import harmless
+from gateway.terminal_text import harmless
 from runtime.messages import PROTOCOL_VERSION, Goodbye, Pong, Probe
 from runtime.wire import UndecodableFrame, configure_dealer, decode_for_gateway, encode
 

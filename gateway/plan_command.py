@@ -7,10 +7,10 @@ import sys
 
 import msgspec
 
-from gateway.cache_picture import harmless
 from gateway.plan_device import accelerator_of, calibrate, cpu_machine, machines_of
 from gateway.plan_flags import KV_BITS
 from gateway.plan_model import FoundModel, find_model
+from gateway.terminal_text import harmless
 from planning.accelerators import ACCELERATORS
 from planning.errors import PlanError
 from planning.known_models import KNOWN_MODELS, known_model

@@ -7,12 +7,8 @@ import pytest
 
 from gateway.cache_picture import (
     Terminal,
-    cells,
-    cut,
     duration,
     explanation_lines,
-    harmless,
-    last_cells,
     size,
     state_lines,
     tree_lines,
@@ -30,6 +26,7 @@ from gateway.schemas.cache_response import (
     TreeNode,
     TreeState,
 )
+from gateway.terminal_text import cells, cut, harmless, last_cells
 
 NOW = datetime.datetime(2026, 1, 2, 12, tzinfo=datetime.UTC)
 PLAIN = Terminal(width=100, has_colour=False, is_plain=False, now=NOW)

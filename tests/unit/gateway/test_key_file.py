@@ -82,7 +82,7 @@ def test_list_may_be_empty() -> None:
         (f"keys:\n- hash: {A}\n  tenant: no", "line 3, key 1, 'tenant': expected text"),
         (f"keys:\n- hash: {A}\n  tenant: ' '", "line 3, key 1, 'tenant': expected a name"),
         (f"keys:\n- hash: {A}\n  tenant: {'x' * 129}", "line 3, key 1, 'tenant': expected a name"),
-        (f"keys:\n- hash: {A}\n  tenant: a\n  role: root", "'role': expected one of user, monitor, admin"),
+        (f"keys:\n- hash: {A}\n  tenant: a\n  role: root", "expected one of user, monitor, admin"),
         (f"keys:\n- hash: {A}\n  tenant: a\n  models: []", "'models': expected a list"),
         (f"keys:\n- hash: {A}\n  tenant: a\n  models: m", "'models': expected a list"),
         (f"keys:\n- hash: {A}\n  tenant: a\n  models: [1]", "'models': expected text"),
