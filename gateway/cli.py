@@ -9,10 +9,13 @@ from typing import Any, get_args
 
 from gateway.bench_command import add_flags as add_bench_flags
 from gateway.plan_flags import add_flags as add_plan_flags
-from gateway.settings import Settings, SettingsError, describe_settings
+from gateway.settings import SettingInfo, Settings, SettingsError, describe_settings
 from grammar.spec import EngineChoice
 from telemetry.errors import SetupError
 from telemetry.settings import accepts_incoming_context
+
+# What sockets and timers take everywhere.
+_LONGEST_WAIT_S = 86400.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -117,10 +120,19 @@ def _add_with_settings(
         parser.add_argument(
             info.flag,
             help=f"{info.description}{default} [{info.variable}]".replace("%", "%%"),
-            metavar="LIST" if info.is_list else info.expected.upper()[:12],
+            metavar=_metavar(info),
             # Lists may also be given piece by piece.
             action="append" if info.is_list else "store",
         )
+
+
+def _metavar(info: SettingInfo) -> str:
+    """What stands for a value in --help."""
+    kinds = {"an integer": "N", "a number": "X", "true or false": "{true,false}", "text": "TEXT"}
+    if info.is_list:
+        return "LIST"
+    choices = info.expected.removeprefix("one of ").replace(", ", ",")
+    return kinds.get(info.expected, f"{{{choices}}}")
 
 
 def _add_health(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -253,8 +265,8 @@ def _seconds(text: str) -> float:
         value = float(text)
     except ValueError:
         value = 0.0
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r}: a number above 0 was expected")
+    if not 0 < value <= _LONGEST_WAIT_S:
+        raise argparse.ArgumentTypeError(f"{text!r}: a number above 0, within a day, was expected")
     return value
 
 

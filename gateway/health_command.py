@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import zmq
 
+from gateway.runtime_address import check_address
 from gateway.terminal_text import harmless
 from runtime.messages import PROTOCOL_VERSION, Goodbye, Pong, Probe
 from runtime.wire import UndecodableFrame, configure_dealer, decode_for_gateway, encode
@@ -38,11 +39,15 @@ def run_health_command(options: argparse.Namespace) -> int:
 
 def ask_gateway(url: str, *, timeout_s: float) -> None:
     """Raises: Unhealthy; ValueError for what is no URL of a server."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise ValueError(f"--url {url}: {error}") from None
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError(f"--url {url}: expected a URL such as http://127.0.0.1:8000")
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-    connection = kind(parts.hostname, parts.port, timeout=timeout_s)
+    connection = kind(parts.hostname, port, timeout=timeout_s)
     try:
         connection.request("GET", f"{parts.path.rstrip('/')}/ready")
         reply = connection.getresponse()
@@ -66,9 +71,9 @@ def ask_runtime(address: str, *, timeout_s: float) -> None:
         configure_dealer(socket)
         socket.setsockopt(zmq.IMMEDIATE, 0)  # the question may wait for the connection
         try:
-            socket.connect(address)
-        except zmq.ZMQError as error:
-            raise ValueError(f"--runtime {address}: {error.strerror}") from None
+            socket.connect(check_address(address))
+        except (ValueError, zmq.ZMQError) as error:
+            raise ValueError(f"--runtime {address}: {error}") from None
         socket.send(encode(Probe(PROTOCOL_VERSION)))
         if not socket.poll(int(timeout_s * 1000)):
             raise Unhealthy(f"the runtime at {address} does not answer; it may still be loading")

@@ -359,7 +359,8 @@ def _run(assembly: Assembly, listener: socket.socket) -> int:
     host, port = listener.getsockname()[:2]
     shown = "127.0.0.1" if host in ("0.0.0.0", "::") else host
     url = f"http://[{shown}]:{port}" if ":" in shown else f"http://{shown}:{port}"
-    sys.stdout.write(f"radixgate: loading {assembly.model_id}\n")
+    what = "loading" if assembly.runtime_url is None else f"waiting for {assembly.runtime_url} with"
+    sys.stdout.write(f"radixgate: {what} {assembly.model_id}\n")
     sys.stdout.flush()
     server = GatewayServer(assembly, url)
     try:

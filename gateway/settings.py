@@ -13,8 +13,16 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 
+from gateway.runtime_address import check_address
 from gateway.tools.families import DialectSetting
 from grammar.spec import EngineChoice
 from runtime.config import CacheFormat, DeviceName, DTypeName
@@ -27,6 +35,7 @@ TEST_PREFIX = "RADIXGATE_TEST_"
 CLIENT_KEY_VARIABLE = "RADIXGATE_KEY"
 UNPREFIXED = ("HOST", "PORT")
 FILE_SUFFIX = "_FILE"
+_MAX_SECRET_CHARACTERS = 1_000_000
 
 # An exbibyte, as bytes still a number that fits in a message; ten years, which Redis takes.
 MAX_TIER_MB = 1 << 40
@@ -219,13 +228,11 @@ class Settings(BaseModel):
     )
     strict_params: bool = setting(False, "refuse unknown parameters with 400")
     runtime_url: str | None = setting(
-        None, "a runtime that runs elsewhere, such as tcp://HOST:5700; absent = one as a child",
-        pattern=r"^(tcp|ipc)://.+",
-    )  # fmt: skip
+        None, "a runtime that runs elsewhere, such as tcp://HOST:5700; absent = one as a child"
+    )
     runtime_listen: str = setting(
-        "tcp://127.0.0.1:5700", "where `radixgate runtime` waits for gateways",
-        pattern=r"^(tcp|ipc)://.+",
-    )  # fmt: skip
+        "tcp://127.0.0.1:5700", "where `radixgate runtime` waits for gateways"
+    )
     trace_steps: float = setting(
         0.01, "share of the engine steps with a traced request in them that become spans",
         ge=0, le=1,
@@ -254,6 +261,13 @@ class Settings(BaseModel):
             if not alias or not target:
                 raise ValueError(f"{entry!r} is not of the form name=id")
         return entries
+
+    @field_validator("runtime_url", "runtime_listen")
+    @classmethod
+    def _is_address(cls, address: str | None, info: ValidationInfo) -> str | None:
+        if address is None:
+            return None
+        return check_address(address, is_to_listen=info.field_name == "runtime_listen")
 
     @classmethod
     def load(cls, environ: Mapping[str, str], overrides: Mapping[str, object]) -> Self:
@@ -354,10 +368,13 @@ def _secret_in_file(key: str) -> str | None:
 def _read_secret(name: str, *, key: str, path: str) -> str:
     """Of a list each line is an item; others are one line. Raises: SettingsError."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        with Path(path).open(encoding="utf-8-sig") as file:  # editors put a mark before the text
+            text = file.read(_MAX_SECRET_CHARACTERS + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no text"
         raise SettingsError(f"{key}={path!r}: the file cannot be read ({reason})") from None
+    if len(text) > _MAX_SECRET_CHARACTERS:
+        raise SettingsError(f"{key}={path!r}: the file is larger than any secret")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if not lines:  # taken for "absent" it would open the server to everyone
         raise SettingsError(f"{key}={path!r}: there is nothing in the file")

@@ -2,7 +2,8 @@
 
 Connects to an address and owns no process (runtime.supervisor does). Belongs to one event loop.
 The state follows the runtime: a first pong makes it READY, a broken connection, silence or a new
-incarnation makes it DEAD and fails what was in flight, the next pong makes it READY again.
+incarnation makes it DEAD and fails what was in flight, the next pong makes it READY again; one
+that does not fit is REFUSED, and the log says why.
 """
 
 import asyncio
@@ -132,8 +133,9 @@ class RemoteEngine:
         wire.configure_dealer(socket)
         events = zmq.Event.HANDSHAKE_SUCCEEDED | zmq.Event.DISCONNECTED
         monitor = socket.get_monitor_socket(events)
-        socket.connect(self.address)
+        # Known before anything can fail: a socket that is not closed keeps stop() for ever.
         self._socket, self._monitor = socket, monitor
+        socket.connect(self.address)
         self._tasks = [
             asyncio.create_task(_handle_forever(socket, self._on_frames), name="engine-receiver"),
             asyncio.create_task(_handle_forever(monitor, self._on_connection), name="engine-link"),
@@ -287,6 +289,8 @@ class RemoteEngine:
             self._be_ready(pong)
 
     def _be_ready(self, pong: Pong) -> None:
+        if self._state in (EngineState.DEAD, EngineState.REFUSED):
+            logger.info("the runtime is there again, incarnation %s", pong.info.incarnation)
         self._info = pong.info
         self._stats = pong.stats
         self._state = EngineState.READY
@@ -300,9 +304,12 @@ class RemoteEngine:
             self.declare_lost(reason)
             self._ping()
             return
-        if self._state is not EngineState.STOPPED:
-            self._state = EngineState.FAILED
-            self.failure = reason
+        if self._state is EngineState.STOPPED:
+            return
+        if (self._state, self.failure) != (EngineState.REFUSED, reason):  # it says so each beat
+            logger.error("the runtime at %s cannot be used: %s", self.address, reason)
+        self._state = EngineState.REFUSED
+        self.failure = reason
 
     def _on_step(self, output: StepOutput) -> None:
         if self._state is not EngineState.READY or self._info is None:

@@ -9,12 +9,14 @@ from runtime.messages import EngineInfo, EngineStats, Submit, TokenEvent
 
 
 class EngineState(enum.Enum):
-    """STARTING until the first Pong; READY; DEAD between a death and the next Pong;
+    """STARTING until the first Pong; READY; DEAD between a death and the next Pong; REFUSED while
+    a runtime elsewhere answers that does not fit, or does not want us: it may be replaced;
     FAILED when the restart limit is used up; STOPPED after stop()."""
 
     STARTING = "starting"
     READY = "ready"
     DEAD = "dead"
+    REFUSED = "refused"
     FAILED = "failed"
     STOPPED = "stopped"
 

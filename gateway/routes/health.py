@@ -11,7 +11,8 @@ from runtime.token_engine import EngineState, TokenEngine
 
 _REASONS = {
     EngineState.STARTING: "the engine is starting",
-    EngineState.DEAD: "the engine died and is being restarted",
+    EngineState.DEAD: "the engine died and is not back yet",
+    EngineState.REFUSED: "the engine that answers cannot be used here; the log says why",
     EngineState.FAILED: "the engine failed for good; the log says why",
     EngineState.STOPPED: "the engine is stopped",
 }
@@ -22,7 +23,8 @@ def health_router(engine: TokenEngine, *, lifecycle: Lifecycle, version: str) ->
 
     @router.api_route("/health", methods=READ_METHODS)
     async def health() -> Response:
-        # A dead engine is being restarted; a failed one comes back with a new server only.
+        # A dead or refused engine may come back or be replaced; a failed one comes with a new
+        # server only.
         if engine.state is EngineState.FAILED:
             raise Overloaded(f"Not healthy: {_REASONS[EngineState.FAILED]}.", code="engine_failed")
         return JSONBody({"status": "ok"})

@@ -289,7 +289,10 @@ async def test_simultaneous_streams_do_not_mix() -> None:
     assert len(set(texts)) == 8
 
 
-@pytest.mark.parametrize("state", [EngineState.STARTING, EngineState.DEAD, EngineState.STOPPED])
+@pytest.mark.parametrize(
+    "state",
+    [EngineState.STARTING, EngineState.DEAD, EngineState.REFUSED, EngineState.STOPPED],
+)
 async def test_server_is_alive_and_not_ready_while_the_engine_is_down(state: EngineState) -> None:
     gateway = make_gateway()
     gateway.engine.state = state

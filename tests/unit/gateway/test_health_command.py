@@ -105,7 +105,22 @@ def test_a_server_is_healthy_once_it_is_ready(capsys: pytest.CaptureFixture[str]
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--url", "nonsense"], ["--url", "http://127.0.0.1:99999999"], ["--runtime", "nonsense"]],
+    [
+        ["--url", "nonsense"],
+        ["--url", "http://127.0.0.1:99999999"],
+        ["--url", "http://[::1"],
+        ["--runtime", "nonsense"],
+        ["--runtime", "tcp://127.0.0.1:99999"],
+    ],
 )
-def test_what_is_no_address_is_told_from_what_is_not_healthy(arguments: list[str]) -> None:
+def test_what_is_no_address_is_told_from_what_is_not_healthy(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["health", *arguments]) == 2
+    assert " ".join(arguments) in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf", "1e9"])
+def test_a_time_that_no_socket_can_wait_is_refused(seconds: str) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["health", "--timeout-s", seconds])

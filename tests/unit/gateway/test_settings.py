@@ -127,6 +127,44 @@ def test_a_secret_file_that_holds_no_secret_stops_the_start(
     assert expected in message
 
 
+def test_a_secret_file_of_an_editor_that_marks_texts_and_ends_lines_with_two_characters_is_read(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "keys"
+    path.write_bytes(b"\xef\xbb\xbffirst\r\nsecond\r\n")
+    assert Settings.load({"RADIXGATE_API_KEYS_FILE": str(path)}, {}).api_keys == ("first", "second")
+
+
+def test_a_file_without_an_end_is_no_secret() -> None:
+    assert "larger than any secret" in failure({"RADIXGATE_SERVER_SECRET_FILE": "/dev/zero"})
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["tcp://127.0.0.1", "tcp://h:0", "tcp://h:65536", "tcp://h:5x", "tcp://:5700", "tcp://h:57/x"]
+    + ["tcp://me:secret@h:5700", "tcp://a b:5700", "http://h:80", "inproc://x", "ipc://"]
+    + [f"ipc:///{'a' * 107}", "nonsense"],
+)
+def test_what_is_no_address_of_a_runtime_stops_the_start(address: str) -> None:
+    for variable in ("RADIXGATE_RUNTIME_URL", "RADIXGATE_RUNTIME_LISTEN"):
+        message = failure({variable: address})
+        assert message.startswith(f"{variable}=")
+        assert "tcp://HOST:PORT" in message or "107 bytes" in message
+
+
+@pytest.mark.parametrize(
+    "address", ["tcp://runtime_1:5700", "tcp://[::1]:65535", "ipc://rel", "ipc:///run/a b.sock"]
+)
+def test_addresses_that_a_runtime_can_have_are_taken(address: str) -> None:
+    assert Settings.load({"RADIXGATE_RUNTIME_URL": address}, {}).runtime_url == address
+
+
+def test_only_who_listens_may_be_at_every_address() -> None:
+    everywhere = "tcp://*:5700"
+    assert Settings.load({"RADIXGATE_RUNTIME_LISTEN": everywhere}, {}).runtime_listen == everywhere
+    assert "one host" in failure({"RADIXGATE_RUNTIME_URL": everywhere})
+
+
 def test_the_content_of_a_secret_file_is_never_told(tmp_path: Path) -> None:
     path = tmp_path / "secret"
     path.write_text("too-short")

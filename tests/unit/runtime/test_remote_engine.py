@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+import zmq
 
 from runtime import wire
 from runtime.messages import (
@@ -336,28 +337,54 @@ async def test_garbage_from_the_runtime_is_logged_and_ignored(
     assert "4 ignored so far" in caplog.text
 
 
-async def test_a_runtime_of_another_protocol_is_a_failure_with_both_versions(
+async def test_a_runtime_of_another_protocol_is_refused_with_both_versions(
     runtime: FakeRuntime, stack: AsyncExitStack
 ) -> None:
     runtime.is_answering = False
     engine = await started(runtime, stack)
     await until(lambda: runtime.num_pings > 0)
     await runtime.send(Pong(PROTOCOL_VERSION + 1, runtime.info, EngineStats()))
-    await until(lambda: engine.state is EngineState.FAILED)
+    await until(lambda: engine.state is EngineState.REFUSED)
     assert engine.failure is not None
     assert f"version {PROTOCOL_VERSION + 1}" in engine.failure
 
 
-async def test_a_refusal_is_a_failure_with_the_runtimes_reason(
-    runtime: FakeRuntime, stack: AsyncExitStack
+async def test_a_refusal_is_told_once_with_the_runtimes_reason(
+    runtime: FakeRuntime, stack: AsyncExitStack, caplog: pytest.LogCaptureFixture
 ) -> None:
     runtime.is_answering = False
     engine = await started(runtime, stack)
     await until(lambda: runtime.num_pings > 0)
-    await runtime.send(Goodbye("no such model"))
-    await until(lambda: engine.state is EngineState.FAILED)
-    with pytest.raises(EngineUnavailable, match="no such model"):
+    for reason in ("no such model", "no such model", "too many gateways"):
+        await runtime.send(Goodbye(reason))
+    await until(lambda: engine.failure == "too many gateways")
+    assert engine.state is EngineState.REFUSED
+    with pytest.raises(EngineUnavailable, match="too many gateways"):
         engine.submit(submit_message())
+    refusals = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert refusals == [
+        f"the runtime at {engine.address} cannot be used: {reason}"
+        for reason in ("no such model", "too many gateways")
+    ]
+
+
+async def test_a_runtime_that_comes_back_is_told(
+    engine: RemoteEngine, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "runtime.remote_engine")
+    engine.declare_lost("gone")
+    engine.ready.clear()
+    await engine.wait_ready(WAIT_S)
+    messages = [record.getMessage() for record in caplog.records]
+    assert messages == ["gone: 0 requests fail", "the runtime is there again, incarnation first"]
+
+
+async def test_an_engine_whose_address_zeromq_does_not_take_can_still_be_stopped() -> None:
+    engine = RemoteEngine("tcp://nowhere")
+    with pytest.raises(zmq.ZMQError):
+        await engine.start()
+    async with asyncio.timeout(WAIT_S):
+        await engine.stop()
 
 
 async def test_a_runtime_that_let_go_of_this_gateway_is_greeted_again(
@@ -395,7 +422,7 @@ async def test_a_runtime_that_does_not_fit_is_not_used_until_another_comes(
         return None if info.model_hash == "right" else "another model"
 
     engine = await started(runtime, stack, check=check)
-    await until(lambda: engine.state is EngineState.FAILED)
+    await until(lambda: engine.state is EngineState.REFUSED)
     assert engine.failure == "another model"
     with pytest.raises(EngineUnavailable, match="another model"):
         engine.submit(submit_message())
