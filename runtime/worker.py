@@ -11,6 +11,7 @@ import contextlib
 import gc
 import logging
 import signal
+import socket as unix_sockets
 import sys
 import time
 import uuid
@@ -207,11 +208,27 @@ def engine_info(
 def _bind(context: "zmq.Context[zmq.Socket[bytes]]", address: str) -> zmq.Socket[bytes]:
     socket = context.socket(zmq.ROUTER)
     wire.configure_router(socket)
+    if _is_answered(address):
+        raise ConfigError(f"cannot listen on {address}: another runtime does")
     try:
         socket.bind(address)
     except zmq.ZMQError as error:
         raise ConfigError(f"cannot listen on {address}: {error.strerror}") from None
     return socket
+
+
+def _is_answered(address: str) -> bool:
+    """Whether somebody listens at a path: ZeroMQ would take it from them without a word. One that
+    was left behind may be taken."""
+    scheme, _, path = address.partition("://")
+    if scheme != "ipc":
+        return False
+    with unix_sockets.socket(unix_sockets.AF_UNIX) as probe:
+        try:
+            probe.connect(path)
+        except OSError:
+            return False
+        return True
 
 
 def _say_goodbye(socket: zmq.Socket[bytes], reason: str) -> None:

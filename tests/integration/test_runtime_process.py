@@ -266,6 +266,21 @@ async def test_a_taken_address_is_one_line_and_the_exit_code_of_a_failed_load(
     assert f"cannot listen on {address}" in capfd.readouterr().err
 
 
+async def test_a_path_is_not_taken_from_a_runtime_that_lives_and_one_left_behind_is(
+    config: RuntimeConfig, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "runtime"
+    address = f"ipc://{path}"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        async with standalone_worker(config, address) as process:
+            assert await process.wait() == EXIT_LOAD_FAILED
+    assert f"cannot listen on {address}: another runtime does" in capfd.readouterr().err
+    async with standalone_worker(config, address), connected(address) as engine:
+        assert engine.state is EngineState.READY
+
+
 async def test_options_that_are_not_understood_are_one_line(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
