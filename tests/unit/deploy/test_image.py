@@ -86,8 +86,22 @@ def test_volumes_are_mounted_where_the_image_looks() -> None:
     assert "XDG_CACHE_HOME=${ROOT}/var/cache " in variables
     targets = {m.target for m in services()["runtime"].mounts}
     assert targets == {"/var/cache/radixgate", "/var/lib/radixgate/kv"}
-    made = " ".join(texts("RUN"))
-    assert all(f"${{ROOT}}{target}" in made for target in targets)
+    (made,) = [text for text in texts("RUN") if "mkdir" in text]
+    folders, _, owned = made.partition("chown")
+    for target in targets:
+        assert f"${{ROOT}}{target}" in folders
+        owner = [path for path in owned.split() if f"${{ROOT}}{target}/".startswith(f"{path}/")]
+        assert owner, target
+
+
+def test_what_is_fetched_is_kept_in_the_volume() -> None:
+    (variables,) = [text for text in texts("ENV") if "HF_HOME" in text]
+    assert "HF_HOME=${ROOT}/var/cache/radixgate/" in variables
+
+
+def test_a_container_of_its_own_can_be_reached_and_ends_by_the_signal_that_drains() -> None:
+    assert any("RADIXGATE_HOST=0.0.0.0" in text for text in texts("ENV"))
+    assert texts("STOPSIGNAL") == ["SIGTERM"]
 
 
 def test_a_secret_is_no_argument_of_the_build() -> None:

@@ -114,6 +114,38 @@ def test_jaeger_reads_span_metrics_where_prometheus_has_them() -> None:
     assert "prometheus" in STACK
 
 
+def test_jaeger_asks_storages_that_it_has_for_traces_and_for_metrics() -> None:
+    storage = JAEGER["extensions"]["jaeger_storage"]
+    asked = JAEGER["extensions"]["jaeger_query"]["storage"]
+    assert asked["traces"] in storage["backends"]
+    assert asked["metrics"] in storage["metric_backends"]
+    written = JAEGER["exporters"]["jaeger_storage_exporter"]["trace_storage"]
+    assert written == asked["traces"]
+
+
+def test_who_is_sent_to_listens_to_others_and_speaks_without_tls_as_they_do() -> None:
+    for config in (COLLECTOR, JAEGER):
+        for protocol in config["receivers"]["otlp"]["protocols"].values():
+            assert protocol["endpoint"].startswith("0.0.0.0:")
+            assert "tls" not in protocol
+        (reader,) = config["service"]["telemetry"]["metrics"]["readers"]
+        assert reader["pull"]["exporter"]["prometheus"]["host"] == "0.0.0.0"
+    assert COLLECTOR["exporters"]["prometheus"]["endpoint"].startswith("0.0.0.0:")
+    assert COLLECTOR["exporters"]["otlp_grpc/jaeger"]["tls"] == {"insecure": True}
+
+
+def test_a_trace_is_held_for_as_long_as_the_page_says() -> None:
+    sampling = COLLECTOR["processors"]["tail_sampling"]
+    page = (DEPLOY.parent / "docs/deploy.md").read_text()
+    assert "holds each trace for a minute before it decides, 20,000 at most" in page
+    assert (sampling["decision_wait"], sampling["num_traces"]) == ("60s", 20000)
+
+
+@pytest.mark.parametrize("name", ["counters", "pages"])
+def test_neither_redis_answers_without_a_password(name: str) -> None:
+    assert "include /run/secrets/redis_auth" in (DEPLOY / f"redis/{name}.conf").read_text()
+
+
 def test_jaeger_is_bounded() -> None:
     backends = JAEGER["extensions"]["jaeger_storage"]["backends"]
     assert backends["memory_store"]["memory"]["max_traces"] > 0
