@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,7 +20,15 @@ _LONGEST_WAIT_S = 86400.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns the exit code: 0, 1 for what the machine or the model lacks, 2 for bad settings."""
+    """Returns the exit code: 0, 1 for what the machine or the model lacks, 2 for bad settings,
+    130 for an interrupt wherever a command has no answer of its own to it."""
+    try:
+        return _run(arguments)
+    except KeyboardInterrupt:  # while its modules are loaded, for one
+        return 128 + signal.SIGINT
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     parsed = _parser().parse_args(arguments)
     if parsed.command == "grammar":
         # Imported here: neither stack is loaded for the other's command.

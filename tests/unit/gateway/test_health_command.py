@@ -120,6 +120,14 @@ def test_what_is_no_address_is_told_from_what_is_not_healthy(
     assert " ".join(arguments) in capsys.readouterr().err
 
 
+def test_an_interrupt_is_an_exit_code_and_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(_options: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("gateway.health_command.run_health_command", interrupted)
+    assert main(["health"]) == 130
+
+
 @pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf", "1e9"])
 def test_a_time_that_no_socket_can_wait_is_refused(seconds: str) -> None:
     with pytest.raises(SystemExit, match="2"):
