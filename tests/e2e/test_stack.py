@@ -117,7 +117,8 @@ class Prometheus:
     async def until(self, query: str, wanted: float, *, timeout_s: float = SEEN_S) -> None:
         """Returns once the query has at least that value."""
         async with asyncio.timeout(timeout_s):
-            while (value := await self.value(query)) is None or value < wanted:  # noqa: ASYNC110
+            # Of nothing that has happened yet it says that it is no number, which is no value.
+            while (value := await self.value(query)) is None or not value >= wanted:  # noqa: ASYNC110
                 await asyncio.sleep(POLL_S)
 
     async def until_exemplar(self, series: str, trace_id: str) -> None:
@@ -167,6 +168,8 @@ async def test_a_trace_has_spans_of_both_processes(stack: Stack, collector: Otlp
 async def test_prometheus_scrapes_the_gateway_and_evaluates_every_rule(
     stack: Stack, prometheus: Prometheus
 ) -> None:
+    # A rate is of what has come since the first scrape.
+    await prometheus.until('up{job="gateway"}', 1)
     async with stack.client() as client:
         await client.post(CHAT, json=body())
     await prometheus.until("radixgate:ttft_seconds:p95_5m", 0.0001)
