@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 import shlex
+import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -179,3 +180,18 @@ async def test_no_collection_walks_what_is_loaded_once_the_server_serves(
     await serve.GatewayServer(assembly, "http://h:1")._announce()
     assert said_before == [""]
     assert "serving tiny" in capsys.readouterr().out
+
+
+def test_the_event_loop_does_not_wait_long_for_threads_at_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(_host: str, _port: int) -> None:
+        raise serve.StartError("no socket")
+
+    monkeypatch.setattr(serve, "bind", refuse)
+    before_s = sys.getswitchinterval()
+    try:
+        assert serve.serve(Settings()) == 1
+        assert sys.getswitchinterval() < before_s / 4
+    finally:
+        sys.setswitchinterval(before_s)
