@@ -71,9 +71,9 @@ class CpuRates:
 
 
 # What this server's own code takes on the same cores, measured without a model: a step
-# (tests.bench.step_overhead), and a row's token in the runtime and in the gateway
-# (tests.bench.http_layer). docs/plan.md has the runs.
-CPU_STEP_S, CPU_ROW_S, CPU_REQUEST_S = 25e-6, 25e-6, 0.005
+# (tests.bench.step_overhead), and a row's token in the runtime and in a gateway whose cores the
+# runtime uses as well (tests.bench.tracing_cost). docs/plan.md has the runs.
+CPU_STEP_S, CPU_ROW_S, CPU_REQUEST_S = 25e-6, 80e-6, 0.005
 
 
 def machine_of_cpu(rates: CpuRates, *, assumed: Assumptions) -> Machine:
