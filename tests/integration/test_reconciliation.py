@@ -17,6 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from telemetry import names
 from telemetry.testing import in_memory_tracing
 from tests.gateway_harness import CHAT, COMPLETIONS, chat, completion
+from tests.key_files import key_file
 from tests.raw_client import connection, raw_request
 from tests.sse_machine import check_chat_stream
 from tests.waiting import until
@@ -26,6 +27,7 @@ CHUNK = 32
 PREFIX = "What is counted for one is counted for all, "
 NUM_CHUNKS = 3
 KEYS = ("key-a", "key-b")
+MONITOR = "key-of-a-monitor"
 PRICES = {"input": Decimal("0.15"), "cached_input": Decimal("0.075"), "output": Decimal("0.6")}
 
 Sample = tuple[str, tuple[tuple[str, str], ...]]
@@ -92,7 +94,7 @@ class Account:
         for _ in range(100):
             await asyncio.sleep(0)
         async with self.path.client() as client:
-            reply = await client.get("/metrics", headers=bearer(KEYS[0]))
+            reply = await client.get("/metrics", headers=bearer(MONITOR))
         return {
             (sample.name, tuple(sorted(sample.labels.items()))): sample.value
             for family in text_string_to_metric_families(reply.text)
@@ -140,6 +142,7 @@ async def account(folder: Path) -> AsyncIterator[Account]:
         byte_engine(max_running=4, max_step_tokens=CHUNK),
         tracing=tracing,
         api_keys=KEYS,
+        key_file=str(key_file(folder, {MONITOR: {"tenant": "monitor", "role": "monitor"}})),
         price_file=str(prices),
         keepalive="off",
     ) as path:
