@@ -239,15 +239,15 @@ async def test_gateways_that_vanish_or_fall_silent_lose_their_requests_and_no_ot
         await until(lambda: healthy.stats.pages_held == 0)
 
 
-async def test_a_worker_ignores_ctrl_c_and_ends_cleanly_when_asked(
-    config: RuntimeConfig, tmp_path: Path
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_worker_without_a_parent_ends_cleanly_when_asked(
+    config: RuntimeConfig, tmp_path: Path, number: signal.Signals
 ) -> None:
     address = wire.new_ipc_address(tmp_path)
     async with standalone_worker(config, address) as process, connected(address) as engine:
-        process.send_signal(signal.SIGINT)
         stream = engine.submit(request("going-on"))
         await anext(stream)
-        process.terminate()
+        process.send_signal(number)
         event = await last_event(stream)
         assert event.error is not None
         assert event.error.code is ErrorCode.ENGINE_DIED

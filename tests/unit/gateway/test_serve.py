@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import re
 import shlex
 import sys
@@ -189,6 +190,8 @@ def test_the_event_loop_does_not_wait_long_for_threads_at_work(
         raise serve.StartError("no socket")
 
     monkeypatch.setattr(serve, "bind", refuse)
+    monkeypatch.setattr(serve, "configure_logging", lambda *_args, **_kwargs: None)
+    monkeypatch.setattr(logging.getLogger("uvicorn.error"), "setLevel", lambda _level: None)
     before_s = sys.getswitchinterval()
     try:
         sys.setswitchinterval(0.005)  # Python's own
