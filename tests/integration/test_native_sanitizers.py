@@ -5,6 +5,8 @@ no race between its threads. Each program is a random walk that ends with 0 wher
 import functools
 import os
 import subprocess
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -50,20 +52,41 @@ def works(sanitizers: str, folder: Path) -> bool:
     )
 
 
-@pytest.mark.parametrize(
-    ("name", "sanitizers", "arguments"),
-    [
-        ("random_steps", MEMORY, ("150",)),
-        ("random_steps", THREADS, ("10",)),
-        ("pool", THREADS, ()),
-    ],
-)
+RUNS = [
+    ("random_steps", MEMORY, ("150",)),
+    ("random_steps", THREADS, ("10",)),
+    ("pool", THREADS, ()),
+]
+Build = Future[subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="module")
+def builds(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[dict[tuple[str, str], tuple[Path, Build]]]:
+    """All programs are compiled at once: it takes longer than to run them."""
+    folder = tmp_path_factory.mktemp("sanitized")
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        found = {}
+        for number, (name, sanitizers, _) in enumerate(RUNS):
+            source, target = PROGRAMS / f"{name}.cpp", folder / f"{name}-{number}"
+            built = pool.submit(build, source, target, sanitizers=sanitizers)
+            found[name, sanitizers] = (target, built)
+        yield found
+
+
+@pytest.mark.parametrize(("name", "sanitizers", "arguments"), RUNS)
 def test_nothing_is_found(
-    name: str, sanitizers: str, arguments: tuple[str, ...], tmp_path: Path
+    name: str,
+    sanitizers: str,
+    arguments: tuple[str, ...],
+    builds: dict[tuple[str, str], tuple[Path, Build]],
+    tmp_path: Path,
 ) -> None:
     if not works(sanitizers, tmp_path):
         pytest.skip(f"the compiler's {sanitizers} sanitizers do not run here")
-    built = build(PROGRAMS / f"{name}.cpp", tmp_path / name, sanitizers=sanitizers)
+    program, build_of_it = builds[name, sanitizers]
+    built = build_of_it.result()
     assert built.returncode == 0, built.stderr
-    done = run(tmp_path / name, *arguments)
+    done = run(program, *arguments)
     assert (done.returncode, done.stderr) == (0, "")

@@ -1,6 +1,7 @@
 """One direction of imports: gateway -> runtime's torch-free modules -> prefix_cache and grammar."""
 
 import ast
+import functools
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -57,6 +58,7 @@ def imports_of(path: Path) -> Iterator[str]:
             yield str(node.module)
 
 
+@functools.cache
 def package_imports() -> list[tuple[str, Path, str]]:
     return [
         (package, path, name)
