@@ -61,7 +61,7 @@ _PATIENCE_S = 60.0
 # or a request that is on its way at that moment is lost.
 _KEEP_ALIVE_S = 75
 # How long the event loop waits for a thread that is at work in Python, such as the one that encodes
-# spans: a batch of these takes 11 ms, and with Python's own 5 ms tokens would wait for most of it.
+# spans: with Python's own 5 ms tokens wait for most of each batch (tests.bench.tracing_cost).
 _SWITCH_INTERVAL_S = 0.0005
 # How long after the drain's end a client has to read its error before its connection is cut.
 _CUT_OFF_S = 5.0

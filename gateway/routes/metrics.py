@@ -19,7 +19,7 @@ def metrics_router(metrics: Metrics) -> APIRouter:
     @router.api_route("/metrics", methods=READ_METHODS)
     async def scrape(request: Request) -> Response:
         accepted = ",".join(request.headers.getlist("accept"))
-        # Aside: with 256 tenants it takes 10 to 40 ms of a core, for which no token shall wait.
+        # Aside: with many tenants it takes so long that tokens would wait.
         body, content_type = await asyncio.to_thread(
             metrics.render,
             accepted,

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from fastapi import FastAPI
 
@@ -18,11 +19,15 @@ from gateway import serve
 from gateway.app import Service, create_app, package_version
 from gateway.settings import Settings
 from gateway.token_generator import TokenGenerator
+from runtime.model_source import open_model
+from runtime.wire import new_ipc_address
 from telemetry.metric_export import MetricExport
 from telemetry.tracing import Tracing
 from tests.fake_token_engine import FakeTokenEngine
 from tests.otlp_receiver import closed_port, otlp_receiver
 from tests.tiny_model import write_tiny_model
+from tests.unit.runtime.fake_runtime import WAIT_S, FakeRuntime
+from tests.waiting import until
 
 
 class ReadyEngine(FakeTokenEngine):
@@ -181,6 +186,25 @@ async def test_no_collection_walks_what_is_loaded_once_the_server_serves(
     await serve.GatewayServer(assembly, "http://h:1")._announce()
     assert said_before == [""]
     assert "serving tiny" in capsys.readouterr().out
+
+
+async def test_a_runtime_elsewhere_is_used_if_it_has_the_servers_model(tmp_path: Path) -> None:
+    model = write_tiny_model(tmp_path / "tiny")
+    async with FakeRuntime(new_ipc_address(tmp_path)).running() as runtime:
+        settings = Settings(model=str(model), runtime_url=runtime.address)
+        engine = serve.assemble(settings).engine
+        await engine.start()
+        try:
+            await until(lambda: engine.failure is not None)
+            assert "another model" in str(engine.failure)
+            own_hash = open_model(model).content_hash()
+            runtime.info = msgspec.structs.replace(
+                runtime.info, incarnation="second", model_hash=own_hash
+            )
+            await engine.wait_ready(WAIT_S)
+            assert engine.info == runtime.info
+        finally:
+            await engine.stop()
 
 
 def test_the_event_loop_does_not_wait_long_for_threads_at_work(
